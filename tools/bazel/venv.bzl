@@ -1,0 +1,8 @@
+"""The project's .venv, for tests that run Python."""
+
+def _impl(ctx):
+    root = str(ctx.path(Label("//:WORKSPACE")).dirname)
+    ctx.file("venv.bzl", "PYTHON = %r\n" % (root + "/.venv/bin/python3"))
+    ctx.file("BUILD", "")
+
+venv_repository = repository_rule(implementation = _impl, local = True)
