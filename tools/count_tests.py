@@ -4,8 +4,9 @@
     count_tests.py EVENTS.json      (bazel test --build_event_json_file=EVENTS.json)
 
 The events say which targets the run had; the cases are in each target's test.xml, written by GoogleTest or pytest. A
-target that could not be built, crashed or timed out without naming a failed case counts as one failed case. The last
-line is `N passed, N failed, N skipped`; the exit status is 1 if anything failed.
+target that could not be built, crashed or timed out without naming a failed case counts as one failed case, and so
+does a run that Bazel gave up. The last line is `N passed, N failed, N skipped`; the exit status is 1 if anything
+failed.
 """
 
 import json
@@ -65,6 +66,7 @@ def count_events(events):
     """`events`: the decoded lines of a build event file, in order."""
     results = {}  # the last attempt of each run and shard
     built = {}
+    ending = "ended early"
     for event in events:
         name = event.get("id", {})
         if "testResult" in name:
@@ -72,6 +74,8 @@ def count_events(events):
             results[key] = event.get("testResult", {"status": "NO_STATUS"})
         elif "targetCompleted" in name:
             built[name["targetCompleted"]["label"]] = event.get("completed", {}).get("success", False)
+        elif "buildFinished" in name:
+            ending = event["finished"]["exitCode"]["name"]
     count = Count()
     for (label, _, _), result in sorted(results.items(), key=str):
         outputs = {o["name"]: o.get("uri", "") for o in result.get("testActionOutput", [])}
@@ -81,6 +85,9 @@ def count_events(events):
     for label, success in sorted(built.items()):
         if not success and label not in ran:
             count.failed.append((label, "not built: see the errors above"))
+    # A BUILD file that can't be read has no event of its own.
+    if ending not in ("SUCCESS", "TESTS_FAILED") and not count.failed:
+        count.failed.append(("bazel test", f"{ending}: see the errors above"))
     return count
 
 

@@ -40,7 +40,12 @@ def completed(label, success):
     }
 
 
-def run(tmp_path, events):
+def finished(name="TESTS_FAILED"):
+    return {"id": {"buildFinished": {}}, "finished": {"exitCode": {"name": name}}}
+
+
+def run(tmp_path, events, ending=(finished(),)):
+    events = [*events, *ending]
     file = tmp_path / "events.json"
     file.write_text("".join(json.dumps(event) + "\n" for event in events))
     done = subprocess.run(
@@ -96,6 +101,14 @@ def test_target_that_was_not_built_is_a_failure(tmp_path):
     status, lines = run(tmp_path, events)
     assert (status, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
     assert lines[0] == "FAILED  //a:library"
+
+
+def test_run_that_bazel_gave_up_is_a_failure(tmp_path):
+    events = [result("//a:good", "PASSED")]
+    status, lines = run(tmp_path, events, [finished("BUILD_FAILURE")])
+    assert (status, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+    assert run(tmp_path, [], [])[1][-1] == "0 passed, 1 failed, 0 skipped"
+    assert run(tmp_path, events, [finished("SUCCESS")]) == (0, ["1 passed, 0 failed, 0 skipped"])
 
 
 def test_no_events_file_is_an_error(tmp_path):
