@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace remat::ir {
+
+/// What to keep and what to recompute, decided per storage of one profile.
+struct Plan {
+  std::vector<char> keep;        ///< by storage id of the profile; meaningful for kValue storages
+  int64_t budget = 0;            ///< bytes of the step peak that were asked for
+  int64_t predicted_peak = 0;    ///< bytes, by the simulator
+  double recompute_seconds = 0;  ///< predicted, by the simulator
+  double recompute_share = 0;    ///< recompute_seconds / Profile::forwardSeconds()
+  int32_t kept = 0;              ///< kValue storages that stay for the backward
+  int32_t recomputed = 0;        ///< kValue storages that a backward makes again
+  double planning_seconds = 0;
+};
+
+}  // namespace remat::ir

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace remat::ir {
+
+/// Why a node is kept although recomputing it might save memory.
+enum class Reason : uint8_t {
+  kInPlaceWrite,
+  kRandom,
+  kSideEffect,
+  kUnknownOp,
+  kDataDependentShape,
+  kEscapingAlias,
+  kReadAfterWrite,
+  kHiddenWrite,
+  kBelowMinimumSaving,
+};
+
+/// The name between brackets: `in-place-write`.
+const char* reasonName(Reason reason);
+
+/// One reason why one node is kept. `str` gives
+/// `remark: model.py:41: layer2.0.relu: kept [in-place-write]: aten::relu_ writes its input (saved 3.2 MB)`.
+struct Remark {
+  Reason reason;
+  std::string op;           ///< `aten::relu_`
+  std::string module_path;  ///< may be empty
+  std::string source;       ///< `model.py:41`; may be empty
+  std::string explanation;  ///< `aten::relu_ writes its input`
+  int64_t saved_bytes = 0;  ///< what the node's saved storages hold; 0: unknown or nothing
+};
+
+std::string str(const Remark& remark);
+
+/// `3.2 MB`; powers of ten, one decimal below 100.
+std::string formatBytes(int64_t bytes);
+
+}  // namespace remat::ir

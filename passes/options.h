@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace remat {
+
+/// The step peak to plan for.
+struct Budget {
+  enum class Kind : uint8_t { kFraction, kBytes, kMinimum };
+  Kind kind = Kind::kFraction;
+  double fraction = 0.5;  ///< of the original's step peak
+  int64_t bytes = 0;
+};
+
+/// The training step that is profiled and measured.
+struct StepOptions {
+  enum class Loss : uint8_t { kRandomGradients, kCrossEntropy };
+  Loss loss = Loss::kRandomGradients;
+  std::string device = "cpu";
+  uint64_t seed = 0;  ///< of the gradients, the targets and the step itself
+};
+
+struct OptimizeOptions {
+  std::string method = "forward";
+  Budget budget;
+  StepOptions step;
+  int64_t reserve_bytes = 0;           ///< set aside from the budget
+  double max_overhead = -1;            ///< bound on predicted extra time as a share of the step; < 0: none
+  std::vector<std::string> allow_ops;  ///< unknown ops that may be replayed
+  int64_t minimum_bytes = 65536;       ///< smaller storages are kept
+  bool measure = true;                 ///< measure the result and plan again while it is above the budget
+  std::string profile_json;            ///< a profile to reuse instead of recording one
+  std::function<void(const std::string&)> progress;  ///< called with short lines of what is going on
+};
+
+}  // namespace remat
