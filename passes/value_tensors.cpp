@@ -1,0 +1,60 @@
+#include "passes/value_tensors.h"
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue_inl.h>
+
+#include "llvm/ADT/SmallPtrSet.h"
+
+namespace remat {
+namespace {
+
+class Collector {
+ public:
+  void collect(const c10::IValue& value) {
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) tensors.push_back(value.toTensor());
+    } else if (value.isTuple()) {
+      for (const c10::IValue& element : value.toTupleRef().elements()) collect(element);
+    } else if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) collect(element);
+    } else if (value.isGenericDict()) {
+      for (const auto& entry : value.toGenericDict()) collect(entry.value());
+    } else if (value.isObject()) {
+      const c10::ivalue::Object& object = value.toObjectRef();
+      if (!seen_.insert(&object).second) return;  // objects may refer to each other in a circle
+      for (const c10::IValue& slot : object.slots()) collect(slot);
+    }
+  }
+
+  std::vector<at::Tensor> tensors;
+
+ private:
+  llvm::SmallPtrSet<const c10::ivalue::Object*, 4> seen_;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> tensorsOf(const c10::IValue& value) {
+  Collector collector;
+  collector.collect(value);
+  return std::move(collector.tensors);
+}
+
+std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values) {
+  const at::NoGradGuard no_grad;
+  std::vector<c10::IValue> copies;
+  copies.reserve(values.size());
+  for (const c10::IValue& value : values) {
+    copies.push_back(value.deepcopy());
+    const std::vector<at::Tensor> originals = tensorsOf(value);
+    const std::vector<at::Tensor> clones = tensorsOf(copies.back());
+    for (size_t i = 0; i < originals.size(); ++i) {
+      if (originals[i].requires_grad()) clones[i].set_requires_grad(true);
+    }
+  }
+  return copies;
+}
+
+}  // namespace remat

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+namespace remat {
+
+/// The defined tensors inside `value`, in a fixed order: elements of tuples, NamedTuples and lists
+/// by position, values of dicts in insertion order, attributes of objects by slot. A tensor that
+/// occurs twice is listed twice.
+std::vector<at::Tensor> tensorsOf(const c10::IValue& value);
+
+/// A copy of `values` that shares no storage with it; which tensors require grad carries over,
+/// their history doesn't.
+std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values);
+
+}  // namespace remat
