@@ -6,6 +6,13 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly seconds=600
 
+for file in "$@"; do
+  [[ -e "$file" ]] || {
+    echo "tidy: $file: no such file" >&2
+    exit 2
+  }
+done
+
 changed_files() {
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null) || base=
