@@ -5,23 +5,26 @@
 
 namespace remat::ir {
 
-/// `remat::keep(Tensor(a) x) -> Tensor(a)` and `remat::keep.list(Tensor(a)[] x) -> Tensor(a)[]`: identity;
-/// marks a boundary: the bytes behind x stay in memory until the backward no longer needs them.
+/// `remat::keep(Tensor(a) x) -> Tensor(a)` and `remat::keep.list(Tensor(a)[] x) -> Tensor(a)[]`:
+/// identity; marks a boundary: the bytes behind x stay in memory until the backward no longer needs
+/// them.
 inline constexpr const char* kKeep = "remat::keep";
 
-/// `remat::checkpoint(Any self, str region, Any args, int version) -> Any`: runs method `region` of `self`
-/// on `(self, *args)`, keeping and recomputing as the method's marks say.
+/// `remat::checkpoint(Any self, str region, Any args, int version) -> Any`: runs method `region` of
+/// `self` on `(self, *args)`, keeping and recomputing as the method's marks say.
 inline constexpr const char* kCheckpoint = "remat::checkpoint";
 
-/// A region in memory: a node with the subgraph that the method would hold; its inputs are the subgraph's.
+/// A region in memory: a node with the subgraph that the method would hold; its inputs are the
+/// subgraph's.
 inline constexpr const char* kRegion = "remat::region";
 
-/// `remat::dropout_mask(Tensor x, float p, bool train) -> Tensor`: the mask that `aten::dropout(x, p, train)`
-/// would draw, one byte (bool) an element, true = kept; an empty tensor where dropout does nothing.
+/// `remat::dropout_mask(Tensor x, float p, bool train) -> Tensor`: the mask that `aten::dropout(x,
+/// p, train)` would draw, one byte (bool) an element, true = kept; an empty tensor where dropout
+/// does nothing.
 inline constexpr const char* kDropoutMask = "remat::dropout_mask";
 
-/// `remat::dropout(Tensor(a) x, Tensor mask, float p, bool train) -> Tensor(a)`: x * mask / (1 - p); x
-/// itself where dropout does nothing.
+/// `remat::dropout(Tensor(a) x, Tensor mask, float p, bool train) -> Tensor(a)`: x * mask / (1 -
+/// p); x itself where dropout does nothing.
 inline constexpr const char* kDropout = "remat::dropout";
 
 /// Version of the file format: the last argument of kCheckpoint.

@@ -22,7 +22,8 @@ struct Event {
 
 /// Whose bytes a storage holds. Only kValue storages can be decided on.
 enum class StorageRole : uint8_t {
-  kExternal,  ///< lived before the step: parameters, buffers, inputs, given gradients; 0 bytes of the step
+  kExternal,  ///< lived before the step: parameters, buffers, inputs, given gradients; 0 bytes of
+              ///< the step
   kValue,     ///< made by a node of the region and held by graph values only
   kOutput,    ///< a value that leaves the region, or that shares its bytes with one
   kInternal,  ///< saved by an autograd node, no graph value shows it
@@ -36,11 +37,11 @@ struct StorageProfile {
 
 /// One executed node of the region, in execution order. Nodes of branches not taken are absent.
 struct NodeProfile {
-  int32_t program_index = -1;  ///< position in the region program (pre-order over all blocks)
-  std::string op;              ///< qualified name, `aten::conv2d`
-  std::string module_path;     ///< `layer2.0.relu`; empty where unknown
-  std::string source;          ///< `model.py:41`; empty where unknown
-  double seconds = 0;          ///< fastest forward execution, wall time
+  int32_t program_index = -1;    ///< position in the region program (pre-order over all blocks)
+  std::string op;                ///< qualified name, `aten::conv2d`
+  std::string module_path;       ///< `layer2.0.relu`; empty where unknown
+  std::string source;            ///< `model.py:41`; empty where unknown
+  double seconds = 0;            ///< fastest forward execution, wall time
   std::vector<int32_t> inputs;   ///< values, redirected through the branches that were taken
   std::vector<int32_t> outputs;  ///< values
   std::vector<Event> events;     ///< kAlloc and kFree while the op ran
@@ -49,11 +50,11 @@ struct NodeProfile {
 /// One value of the region program. Ids are the program's; unexecuted values have no storages.
 struct ValueProfile {
   std::string name;
-  std::string type;            ///< `float[16, 64, 112, 112]`, `int`, …, for people
-  bool tensor = false;         ///< a tensor or a container of tensors; anything else is simply kept
-  int32_t producer = -1;       ///< index into Profile::nodes; -1: argument, parameter or not executed
-  int32_t last_use = -1;       ///< index into Profile::nodes after which the executor drops it; a value
-                               ///< that leaves the region has nodes.size()
+  std::string type;       ///< `float[16, 64, 112, 112]`, `int`, …, for people
+  bool tensor = false;    ///< a tensor or a container of tensors; anything else is simply kept
+  int32_t producer = -1;  ///< index into Profile::nodes; -1: argument, parameter or not executed
+  int32_t last_use = -1;  ///< index into Profile::nodes after which the executor drops it; a value
+                          ///< that leaves the region has nodes.size()
   std::vector<int32_t> storages;
 };
 
@@ -64,8 +65,8 @@ struct SlotProfile {
   int32_t storage = -1;  ///< -1: undefined tensor or no storage
 };
 
-/// One execution of one autograd node, or (node == -1) what runs outside of the region's nodes: a loss,
-/// gradients that leave through views, the caller.
+/// One execution of one autograd node, or (node == -1) what runs outside of the region's nodes: a
+/// loss, gradients that leave through views, the caller.
 struct BackwardStep {
   int32_t node = -1;  ///< index into Profile::nodes whose execution made the autograd node
   double seconds = 0;
@@ -74,16 +75,17 @@ struct BackwardStep {
 
 /// Everything that one training step of a region showed while all of its saved slots were kept.
 ///
-/// Replaying `nodes` and then `backward` event by event gives the step's memory over time. The profile is
-/// data: nothing in it refers to a graph or a device that must be at hand.
+/// Replaying `nodes` and then `backward` event by event gives the step's memory over time. The
+/// profile is data: nothing in it refers to a graph or a device that must be at hand.
 struct Profile {
   static constexpr int kVersion = 1;
 
-  std::string graph_hash;   ///< of the prepared graph's text: a profile fits one graph
-  std::string device;       ///< `cpu`, `cuda:0`
-  std::string inputs;       ///< the sample inputs, for people
-  int64_t peak_bytes = 0;   ///< measured in the same step as the events
-  int64_t baseline_peak_bytes = 0;  ///< the unrewritten model's step peak, measured; 0: not measured
+  std::string graph_hash;  ///< of the prepared graph's text: a profile fits one graph
+  std::string device;      ///< `cpu`, `cuda:0`
+  std::string inputs;      ///< the sample inputs, for people
+  int64_t peak_bytes = 0;  ///< measured in the same step as the events
+  int64_t baseline_peak_bytes =
+      0;                    ///< the unrewritten model's step peak, measured; 0: not measured
   double step_seconds = 0;  ///< fastest step
   std::vector<NodeProfile> nodes;
   std::vector<ValueProfile> values;

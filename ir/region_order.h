@@ -15,12 +15,12 @@ namespace remat::ir {
 
 /// How the runtime executes one node of a region.
 enum class NodeForm : uint8_t {
-  kOperator,   ///< one operator call
-  kConstant,   ///< prim::Constant: part of the program, never an event
-  kBranch,     ///< prim::If: its blocks' nodes are nodes of the region, in the same frame
-  kOpaque,     ///< a loop, a `with` statement and everything inside it, …: run whole by the interpreter,
-               ///< never replayed, its outputs are kept
-  kInside,     ///< belongs to the opaque `with` statement before it
+  kOperator,  ///< one operator call
+  kConstant,  ///< prim::Constant: part of the program, never an event
+  kBranch,    ///< prim::If: its blocks' nodes are nodes of the region, in the same frame
+  kOpaque,    ///< a loop, a `with` statement and everything inside it, …: run whole by the
+            ///< interpreter, never replayed, its outputs are kept
+  kInside,  ///< belongs to the opaque `with` statement before it
 };
 
 struct OrderedNode {
@@ -28,11 +28,12 @@ struct OrderedNode {
   NodeForm form;
 };
 
-/// The one numbering of a region's nodes and values that runtime, profile, legality and rewriting share.
+/// The one numbering of a region's nodes and values that runtime, profile, legality and rewriting
+/// share.
 ///
-/// Nodes: pre-order, entering the blocks of prim::If (true block first) and of nothing else; the nodes from
-/// `prim::Enter` to its `prim::Exit` are one opaque node (the Enter), the others are kInside.
-/// Values: inputs of the outermost block, then the outputs of the nodes in that order.
+/// Nodes: pre-order, entering the blocks of prim::If (true block first) and of nothing else; the
+/// nodes from `prim::Enter` to its `prim::Exit` are one opaque node (the Enter), the others are
+/// kInside. Values: inputs of the outermost block, then the outputs of the nodes in that order.
 struct RegionOrder {
   std::vector<OrderedNode> nodes;
   std::vector<torch::jit::Value*> values;

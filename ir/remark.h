@@ -23,7 +23,8 @@ enum class Reason : uint8_t {
 const char* reasonName(Reason reason);
 
 /// One reason why one node is kept. `str` gives
-/// `remark: model.py:41: layer2.0.relu: kept [in-place-write]: aten::relu_ writes its input (saved 3.2 MB)`.
+/// `remark: model.py:41: layer2.0.relu: kept [in-place-write]: aten::relu_ writes its input
+/// (saved 3.2 MB)`.
 struct Remark {
   Reason reason;
   std::string op;           ///< `aten::relu_`

@@ -1,12 +1,12 @@
 #include "ir/replay_safety.h"
 
-#include <map>
-#include <optional>
-#include <string>
-
 #include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
+
+#include <map>
+#include <optional>
+#include <string>
 
 #include "ir/names.h"
 
@@ -18,7 +18,9 @@ using torch::jit::Block;
 using torch::jit::Node;
 using torch::jit::Value;
 
-bool isKind(const Node& node, const char* name) { return node.kind() == c10::Symbol::fromQualString(name); }
+bool isKind(const Node& node, const char* name) {
+  return node.kind() == c10::Symbol::fromQualString(name);
+}
 
 bool isBatchNormLike(const Node& node) {
   return node.kind() == c10::aten::batch_norm || node.kind() == c10::aten::instance_norm;
@@ -205,7 +207,8 @@ bool isReplayableByForm(const OrderedNode& ordered) {
   return !isRandom(node) || isKind(node, kDropoutMask);
 }
 
-std::vector<char> writtenValues(const std::shared_ptr<torch::jit::Graph>& graph, const RegionOrder& order) {
+std::vector<char> writtenValues(const std::shared_ptr<torch::jit::Graph>& graph,
+                                const RegionOrder& order) {
   std::vector<char> written(order.values.size(), 0);
   AliasDb aliases(graph);
   std::vector<Node*> writers;

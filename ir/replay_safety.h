@@ -11,24 +11,26 @@ struct Type;
 
 namespace remat::ir {
 
-/// Whether a node draws random numbers, seen from its schema and constant arguments. Stricter knowledge than
-/// Node::isNondeterministic: attention whose dropout is the constant 0 draws nothing; remat::dropout_mask
-/// does.
+/// Whether a node draws random numbers, seen from its schema and constant arguments. Stricter
+/// knowledge than Node::isNondeterministic: attention whose dropout is the constant 0 draws
+/// nothing; remat::dropout_mask does.
 bool isRandom(const torch::jit::Node& node);
 
-/// Whether running `node` a second time is right as far as its form and schema can tell: one operator call or
-/// list/tuple construction, outputs, no write, no side effect, no randomness that the runtime cannot redraw
-/// (it redraws remat::dropout_mask), arguments that a frame can hold. What a schema cannot tell (unknown
-/// ops, hidden writes) is the business of passes/legality.
+/// Whether running `node` a second time is right as far as its form and schema can tell: one
+/// operator call or list/tuple construction, outputs, no write, no side effect, no randomness that
+/// the runtime cannot redraw (it redraws remat::dropout_mask), arguments that a frame can hold.
+/// What a schema cannot tell (unknown ops, hidden writes) is the business of passes/legality.
 bool isReplayableByForm(const OrderedNode& node);
 
 /// Whether a value of this type holds tensors: a tensor, or a list or tuple or optional of such.
 bool holdsTensors(const c10::Type& type);
 
-/// By value id: whether some node of the graph may write the value's bytes, through whatever alias. Such a
-/// value is never recomputed. Writes to an attribute that nothing but its writer (and batch_norm's running
-/// statistics) uses count for that attribute alone: AliasDb puts all attributes, arguments and container
-/// elements into one set, and BatchNorm's `num_batches_tracked.add_(1)` would refuse every network.
-std::vector<char> writtenValues(const std::shared_ptr<torch::jit::Graph>& graph, const RegionOrder& order);
+/// By value id: whether some node of the graph may write the value's bytes, through whatever alias.
+/// Such a value is never recomputed. Writes to an attribute that nothing but its writer (and
+/// batch_norm's running statistics) uses count for that attribute alone: AliasDb puts all
+/// attributes, arguments and container elements into one set, and BatchNorm's
+/// `num_batches_tracked.add_(1)` would refuse every network.
+std::vector<char> writtenValues(const std::shared_ptr<torch::jit::Graph>& graph,
+                                const RegionOrder& order);
 
 }  // namespace remat::ir

@@ -27,13 +27,14 @@ struct OptimizeOptions {
   std::string method = "forward";
   Budget budget;
   StepOptions step;
-  int64_t reserve_bytes = 0;           ///< set aside from the budget
-  double max_overhead = -1;            ///< bound on predicted extra time as a share of the step; < 0: none
+  int64_t reserve_bytes = 0;  ///< set aside from the budget
+  double max_overhead = -1;   ///< bound on predicted extra time as a share of the step; < 0: none
   std::vector<std::string> allow_ops;  ///< unknown ops that may be replayed
   int64_t minimum_bytes = 65536;       ///< smaller storages are kept
-  bool measure = true;                 ///< measure the result and plan again while it is above the budget
-  std::string profile_json;            ///< a profile to reuse instead of recording one
-  std::function<void(const std::string&)> progress;  ///< called with short lines of what is going on
+  bool measure = true;       ///< measure the result and plan again while it is above the budget
+  std::string profile_json;  ///< a profile to reuse instead of recording one
+  std::function<void(const std::string&)>
+      progress;  ///< called with short lines of what is going on
 };
 
 }  // namespace remat

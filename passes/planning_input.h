@@ -6,17 +6,20 @@
 
 namespace remat {
 
-/// What simulator and planner decide on: a profile and, for each of its nodes, whether it may be replayed.
+/// What simulator and planner decide on: a profile and, for each of its nodes, whether it may be
+/// replayed.
 ///
 /// Derived rules, the same as the runtime's:
-/// - a storage's *root* is the first value (lowest producer) that holds it. Keeping a storage marks its root.
+/// - a storage's *root* is the first value (lowest producer) that holds it. Keeping a storage marks
+/// its root.
 /// - a value that is no tensor, or has no producer, is at hand in a replay at no cost.
-/// - a storage can be recomputed only if it is a kValue storage of at least `minimum_bytes` and every node
+/// - a storage can be recomputed only if it is a kValue storage of at least `minimum_bytes` and
+/// every node
 ///   that makes or views it is replayable; all other kValue storages are kept.
 struct PlanningInput {
   ir::Profile profile;
-  std::vector<char> replayable;    ///< by node of the profile
-  int64_t minimum_bytes = 65536;   ///< smaller storages are not worth recomputing
+  std::vector<char> replayable;   ///< by node of the profile
+  int64_t minimum_bytes = 65536;  ///< smaller storages are not worth recomputing
 };
 
 }  // namespace remat

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <torch/csrc/jit/api/module.h>
+
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <torch/csrc/jit/api/module.h>
 
 #include "ir/annotations.h"
 #include "ir/plan.h"
@@ -33,34 +33,36 @@ struct Analysis {
   torch::jit::Module prepared;  ///< own type, shares parameters and buffers with the model
   std::shared_ptr<torch::jit::Graph> graph;  ///< the prepared graph of the method
   ir::Profile profile;
-  std::vector<char> replayable;      ///< by node of the profile
-  std::vector<ir::Remark> remarks;   ///< every reason why a node is kept, with its saved bytes
-  int64_t original_peak = 0;         ///< bytes, measured: the better of TorchScript's optimisation on and off
+  std::vector<char> replayable;     ///< by node of the profile
+  std::vector<ir::Remark> remarks;  ///< every reason why a node is kept, with its saved bytes
+  int64_t original_peak =
+      0;  ///< bytes, measured: the better of TorchScript's optimisation on and off
   double original_step_seconds = 0;
 };
 
-/// Prepares, profiles and judges `method` of `module`, which stays as it was (buffers, flags, gradients and
-/// random state included). `inputs` are the method's arguments without self.
+/// Prepares, profiles and judges `method` of `module`, which stays as it was (buffers, flags,
+/// gradients and random state included). `inputs` are the method's arguments without self.
 Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
                  const OptimizeOptions& options);
 
-/// Plans for several budgets at once: the memory/time curve. The last entry is the lowest reachable peak.
+/// Plans for several budgets at once: the memory/time curve. The last entry is the lowest reachable
+/// peak.
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options);
 /// The smallest reachable peak's plan.
 ir::Plan planMinimum(const Analysis& analysis, const OptimizeOptions& options);
 
 struct OptimizeResult {
-  bool changed = false;            ///< false: nothing to gain, `module` is the model as it was
-  torch::jit::Module module;       ///< shares parameters and buffers with the model
-  std::string reason_unchanged;    ///< for people
+  bool changed = false;          ///< false: nothing to gain, `module` is the model as it was
+  torch::jit::Module module;     ///< shares parameters and buffers with the model
+  std::string reason_unchanged;  ///< for people
   ir::Plan plan;
-  ir::Annotations annotations;     ///< to be saved beside the code
+  ir::Annotations annotations;  ///< to be saved beside the code
   std::vector<ir::Remark> remarks;
   ir::Profile profile;
-  int64_t original_peak = 0;       ///< bytes, measured
-  int64_t measured_peak = 0;       ///< bytes, of the result; 0: not measured
-  std::string before_ir;           ///< annotated dumps
+  int64_t original_peak = 0;  ///< bytes, measured
+  int64_t measured_peak = 0;  ///< bytes, of the result; 0: not measured
+  std::string before_ir;      ///< annotated dumps
   std::string after_ir;
 };
 

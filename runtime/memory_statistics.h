@@ -5,8 +5,8 @@
 
 namespace remat::runtime {
 
-/// Told of every CPU storage allocation and free of the process while it is installed, in order, one at a
-/// time (the caller holds a lock: allocate nothing through the tracked allocator).
+/// Told of every CPU storage allocation and free of the process while it is installed, in order,
+/// one at a time (the caller holds a lock: allocate nothing through the tracked allocator).
 class AllocationListener {
  public:
   virtual ~AllocationListener() = default;
@@ -14,8 +14,8 @@ class AllocationListener {
   virtual void freed(const void* data, size_t bytes) = 0;
 };
 
-/// Puts a counting allocator in front of LibTorch's CPU allocator, for the rest of the process. Idempotent.
-/// Memory that was allocated before is freed correctly but not counted.
+/// Puts a counting allocator in front of LibTorch's CPU allocator, for the rest of the process.
+/// Idempotent. Memory that was allocated before is freed correctly but not counted.
 void installMemoryStatistics();
 
 /// Bytes (as requested, without the allocator's rounding) of tensors alive now, allocated since the

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+
+#include <array>
+
+namespace remat::runtime {
+
+/// What beside its arguments decides what an operator computes: autocast of each device type (on or
+/// off, dtype), default dtype, matmul precision and TF32, deterministic algorithms. Taken in the
+/// forward, put in place around a replay.
+class AmbientState {
+ public:
+  /// The calling thread's present state.
+  static AmbientState current();
+
+  /// Puts `state` in place and restores what was there before, exceptions included. The autocast
+  /// cache is off inside: a cast made in a backward would stay in it for nobody.
+  class Scope;
+
+ private:
+  struct Autocast {
+    bool enabled = false;
+    at::ScalarType dtype = at::kFloat;
+  };
+  static constexpr std::array<at::DeviceType, 2> kAutocastDevices = {at::kCPU, at::kCUDA};
+
+  bool operator==(const AmbientState& other) const;
+  void apply() const;
+
+  std::array<Autocast, kAutocastDevices.size()> autocast_;
+  bool autocast_cache_ = true;
+  caffe2::TypeMeta default_dtype_;
+  at::Float32MatmulPrecision matmul_precision_ = at::Float32MatmulPrecision::HIGHEST;
+  bool cudnn_tf32_ = true;
+  bool deterministic_ = false;
+  bool deterministic_warn_only_ = false;
+};
+
+class AmbientState::Scope {
+ public:
+  explicit Scope(const AmbientState& state);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  AmbientState before_;
+};
+
+}  // namespace remat::runtime

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/packed_value.h"
+
+namespace remat::runtime {
+
+class Frame;
+class CaptureScope;
+
+/// Told what happens to the slots of a recorded step.
+class SlotObserver {
+ public:
+  virtual ~SlotObserver() = default;
+  virtual void slotUnpacked(int32_t slot) = 0;
+  virtual void slotReleased(int32_t slot) = 0;
+};
+
+/// What stands in one saved slot of an autograd node that a region's node made. While that node
+/// runs it notes the tensor; afterwards the executor decides whether the slot keeps it or holds a
+/// handle.
+class SlotHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit SlotHooks(CaptureScope* scope) : scope_(scope) {}
+  ~SlotHooks() override;
+
+  void call_pack_hook(const at::Tensor& tensor) override { noted_ = tensor; }
+  at::Tensor call_unpack_hook() override;
+
+  /// The tensor that was saved, until the slot is decided.
+  const at::Tensor& noted() const { return noted_; }
+
+  /// Keeps the tensor; `name` is for messages. Call outside of a capture.
+  void keep(std::string name);
+  /// Replaces the tensor by `value` (element `element` of a list, or -1) of `frame`.
+  void handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element);
+  /// Replaces the tensor by a cast, to the tensor's dtype, of `source`: an external tensor ...
+  void keepCast(const at::Tensor& source, std::string name);
+  /// ... or a value of `frame`.
+  void handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element);
+  /// Tells `observer` of the slot's use and end under the number `slot`.
+  void observe(std::shared_ptr<SlotObserver> observer, int32_t slot);
+
+ private:
+  friend class CaptureScope;
+
+  at::Tensor unpackKept() const;
+  at::Tensor unpackHandle() const;
+  void noteGeometry();
+
+  CaptureScope* scope_;  ///< null once decided
+  at::Tensor noted_;
+  std::string name_;
+  std::optional<PackedValue> kept_;
+  std::shared_ptr<Frame> frame_;
+  int32_t value_ = -1;
+  int32_t element_ = -1;
+  bool cast_ = false;
+  std::vector<int64_t> sizes_;
+  std::vector<int64_t> strides_;
+  int64_t offset_ = 0;
+  at::ScalarType dtype_ = at::kFloat;
+  std::shared_ptr<SlotObserver> observer_;
+  int32_t slot_ = -1;
+};
+
+/// While one lives, what autograd saves on this thread is noted by it. Scopes nest; what a scope
+/// noted and nobody decided on is kept when it ends.
+class CaptureScope {
+ public:
+  CaptureScope();
+  ~CaptureScope();
+  CaptureScope(const CaptureScope&) = delete;
+  CaptureScope& operator=(const CaptureScope&) = delete;
+
+  /// Stops noting: before slots are decided.
+  void end();
+  /// In the order in which they were saved, without those that are gone already.
+  const std::vector<SlotHooks*>& slots() const { return slots_; }
+
+ private:
+  friend class SlotHooks;
+  friend class HookEngine;
+
+  std::vector<SlotHooks*> slots_;
+  CaptureScope* outer_;
+  bool active_ = true;
+};
+
+/// Turns capture off on this thread while it lives: around code of our own that may save tensors.
+class CapturePause {
+ public:
+  CapturePause();
+  ~CapturePause();
+  CapturePause(const CapturePause&) = delete;
+  CapturePause& operator=(const CapturePause&) = delete;
+
+ private:
+  CaptureScope* paused_;
+};
+
+/// Puts our saved-tensor hooks in front of the engine found, once per process. They act only on
+/// threads and at times where a CaptureScope is active; everything else is the engine's own.
+void installCapture();
+
+}  // namespace remat::runtime

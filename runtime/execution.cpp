@@ -1,0 +1,307 @@
+#include "runtime/execution.h"
+
+#include <ATen/core/ivalue_inl.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "runtime/dropout.h"
+#include "runtime/node_call.h"
+#include "runtime/statistics.h"
+#include "runtime/tensors.h"
+
+namespace remat::runtime {
+
+Execution::Execution(std::shared_ptr<const RegionProgram> program, ExecutionObserver* observer)
+    : program_(std::move(program)), observer_(observer) {
+  env_.resize(program_->valueCount());
+  redirect_.assign(program_->valueCount(), -1);
+}
+
+std::vector<c10::IValue> Execution::run(std::vector<c10::IValue> arguments) {
+  TORCH_CHECK(arguments.size() == program_->inputs.size(), "remat: the region takes ",
+              program_->inputs.size(), " arguments but was given ", arguments.size());
+  capture_ = c10::GradMode::is_enabled();
+  if (capture_) {
+    installCapture();
+    if (observer_ == nullptr) {
+      frame_ = std::make_shared<Frame>(program_);
+    }
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const int32_t value = program_->inputs[i];
+    env_[value] = std::move(arguments[i]);
+    bind(value, env_[value]);
+    if (observer_ != nullptr) {
+      observer_->argument(value, env_[value]);
+    }
+  }
+  runNodes(program_->body);
+  std::vector<c10::IValue> results;
+  for (const int32_t output : program_->outputs) {
+    results.push_back(content(output));
+  }
+  env_.clear();
+  if (frame_ != nullptr) {
+    frame_->endForward();
+  }
+  return results;
+}
+
+void Execution::runNodes(const std::vector<int32_t>& nodes) {
+  for (const int32_t index : nodes) {
+    const ProgramNode& node = program_->nodes[index];
+    if (node.is_mark) {
+      continue;
+    }
+    if (node.form == ir::NodeForm::kBranch) {
+      runBranch(index);
+    } else {
+      runCall(index);
+    }
+    for (const int32_t value : node.dead_after) {
+      drop(value);
+    }
+    if (frame_ != nullptr) {
+      for (const int32_t value : node.boundaries_ending) {
+        frame_->endBoundary(value);
+      }
+    }
+  }
+}
+
+void Execution::runBranch(int32_t index) {
+  const ProgramNode& node = program_->nodes[index];
+  const ProgramNode::Arm& arm = node.arms[content(node.inputs.at(0)).toBool() ? 0 : 1];
+  for (const int32_t value : arm.dead_on_entry) {
+    drop(value);
+  }
+  runNodes(arm.nodes);
+  std::vector<c10::IValue> results;
+  for (const int32_t output : arm.outputs) {
+    results.push_back(content(output));
+  }
+  for (size_t i = 0; i < arm.outputs.size(); ++i) {
+    redirect_[node.outputs[i]] = resolve(arm.outputs[i]);
+    if (frame_ != nullptr) {
+      frame_->redirect(node.outputs[i], arm.outputs[i]);
+    }
+    env_[node.outputs[i]] = std::move(results[i]);
+  }
+  // What the arm returned has a new name now; the old one goes unless it is in use after the
+  // branch.
+  for (const int32_t value : arm.dead_on_exit) {
+    env_[value] = c10::IValue();
+  }
+}
+
+void Execution::runCall(int32_t index) {
+  const ProgramNode& node = program_->nodes[index];
+  std::vector<c10::IValue> inputs;
+  inputs.reserve(node.inputs.size());
+  for (const int32_t value : node.inputs) {
+    inputs.push_back(content(value));
+  }
+  if (observer_ != nullptr) {
+    observer_->beforeNode(index);
+  }
+  std::vector<c10::IValue> outputs;
+  if (capture_) {
+    CaptureScope scope;
+    outputs = call(index, std::move(inputs));
+    scope.end();
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      env_[node.outputs[i]] = std::move(outputs[i]);
+      bind(node.outputs[i], env_[node.outputs[i]]);
+    }
+    copyStatistics(index);
+    if (observer_ != nullptr) {
+      notifyAfter(index);
+    }
+    decideSlots(index, scope);
+    return;
+  }
+  outputs = call(index, std::move(inputs));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    env_[node.outputs[i]] = std::move(outputs[i]);
+  }
+  if (observer_ != nullptr) {
+    notifyAfter(index);
+  }
+}
+
+void Execution::notifyAfter(int32_t index) {
+  const ProgramNode& node = program_->nodes[index];
+  ExecutionObserver::NodeValues values;
+  for (const int32_t value : node.inputs) {
+    values.input_ids.push_back(resolve(value));
+    values.inputs.push_back(content(value));
+  }
+  for (const int32_t value : node.outputs) {
+    values.output_ids.push_back(value);
+    values.outputs.push_back(content(value));
+  }
+  observer_->afterNode(index, values);
+}
+
+std::vector<c10::IValue> Execution::call(int32_t index, std::vector<c10::IValue> inputs) {
+  const ProgramNode& node = program_->nodes[index];
+  const StatisticsTimer timer(StatisticsTimer::Kind::kForward);
+  try {
+    if (node.is_dropout_mask && frame_ != nullptr && node.recomputable) {
+      return drawMask(index, inputs);
+    }
+    return callNode(node, std::move(inputs));
+  } catch (c10::Error& error) {
+    error.add_context("in " + node.op + " at " + node.where);
+    throw;
+  }
+}
+
+std::vector<c10::IValue> Execution::drawMask(int32_t index,
+                                             const std::vector<c10::IValue>& inputs) {
+  const at::Tensor& x = inputs.at(0).toTensor();
+  const double p = inputs.at(1).toDouble();
+  const bool train = inputs.at(2).toBool();
+  if (p == 0 || p == 1 || !train || x.numel() == 0) {
+    return {dropoutMask(x, p, train, std::nullopt)};
+  }
+  at::Tensor mask;
+  frame_->keepDraw(index,
+                   std::make_unique<RepeatableDraw>(x.device(), [&](at::Generator generator) {
+                     mask = dropoutMask(x, p, train, std::move(generator));
+                   }));
+  return {mask};
+}
+
+void Execution::copyStatistics(int32_t index) {
+  const ProgramNode& node = program_->nodes[index];
+  if (frame_ == nullptr || !node.recomputable ||
+      node.hidden_state != HiddenState::kRunningStatistics || content(node.inputs.at(5)).toBool()) {
+    return;
+  }
+  const CapturePause pause;
+  const c10::AutoGradMode no_grad(false);
+  std::vector<c10::IValue> copies;
+  for (const size_t k : {3, 4}) {
+    const c10::IValue& statistic = content(node.inputs.at(k));
+    copies.push_back(statistic.isTensor() ? c10::IValue(statistic.toTensor().clone()) : statistic);
+  }
+  frame_->keepStatistics(index, std::move(copies));
+}
+
+void Execution::bind(int32_t value, const c10::IValue& bound) {
+  if (frame_ == nullptr) {
+    return;
+  }
+  if (program_->kept[value] != 0 && program_->tensor[value] != 0) {
+    noteKeptStorages(bound);
+  }
+  if (program_->boundary[value] != 0) {
+    frame_->holdBoundary(value, bound);
+  }
+}
+
+void Execution::drop(int32_t value) {
+  env_[value] = c10::IValue();
+  if (observer_ != nullptr) {
+    observer_->dropped(resolve(value));
+  }
+}
+
+void Execution::decideSlots(int32_t index, const CaptureScope& scope) {
+  const std::vector<SlotHooks*> slots = scope.slots();
+  for (SlotHooks* slot : slots) {
+    decideSlot(index, *slot);
+  }
+}
+
+void Execution::decideSlot(int32_t index, SlotHooks& slot) {
+  const ProgramNode& node = program_->nodes[index];
+  const Match found = match(node, slot.noted());
+  if (observer_ != nullptr) {
+    observer_->slotSaved(slot, index, found.cast ? -1 : found.value);
+    return;
+  }
+  const bool internal = found.value < 0;
+  const std::string name = internal ? "inside " + node.where : program_->names[found.value];
+  const bool recomputable =
+      !internal && program_->kept[found.value] == 0 && !isKeptStorage(*found.source);
+  if (found.cast) {
+    const int32_t producer = program_->producer[found.value];
+    const bool external = producer < 0 || program_->nodes[producer].is_get_attribute;
+    if (recomputable) {
+      slot.handleCast(frame_, found.value, found.element);
+    } else if (external) {
+      slot.keepCast(*found.source, name);
+    } else {
+      slot.keep(name);
+    }
+  } else if (recomputable) {
+    slot.handle(frame_, found.value, found.element);
+  } else {
+    slot.keep(name);
+  }
+}
+
+namespace {
+
+/// Whether `saved` is what autocast made of `source`: its gradient function is a cast whose only
+/// input is `source`.
+bool isCastOf(const at::Tensor& saved, const at::Tensor& source) {
+  const auto& cast = saved.grad_fn();
+  if (cast == nullptr || cast->name() != "ToCopyBackward0" || cast->num_outputs() != 1 ||
+      !source.requires_grad()) {
+    return false;
+  }
+  const auto& edge = cast->next_edge(0);
+  return edge.function != nullptr && edge == torch::autograd::impl::gradient_edge(source) &&
+         saved.sizes() == source.sizes() && saved.strides() == source.strides() &&
+         saved.device() == source.device() && saved.scalar_type() != source.scalar_type();
+}
+
+}  // namespace
+
+Execution::Match Execution::match(const ProgramNode& node, const at::Tensor& saved) const {
+  Match best;
+  if (!saved.defined() || !saved.has_storage() || saved.storage().nbytes() == 0) {
+    return best;
+  }
+  bool exact = false;
+  const auto look = [&](int32_t value) {
+    forEachTensor(content(value), [&](const at::Tensor& candidate, int32_t element) {
+      if (exact) {
+        return;
+      }
+      if (isViewAs(saved, candidate)) {
+        exact = saved.sizes() == candidate.sizes() && saved.strides() == candidate.strides() &&
+                saved.storage_offset() == candidate.storage_offset();
+        if (exact || best.value < 0 || best.cast) {
+          best = {resolve(value), element, false, &candidate};
+        }
+      } else if (best.value < 0 && isCastOf(saved, candidate)) {
+        best = {resolve(value), element, true, &candidate};
+      }
+    });
+  };
+  for (const int32_t value : node.inputs) {
+    look(value);
+  }
+  for (const int32_t value : node.outputs) {
+    look(value);
+  }
+  return best;
+}
+
+void Execution::noteKeptStorages(const c10::IValue& kept) {
+  forEachTensor(kept, [&](const at::Tensor& tensor, int32_t) {
+    const auto storage = tensor.storage().getWeakStorageImpl();
+    kept_storages_.emplace(tensor.storage().unsafeGetStorageImpl(), storage);
+  });
+}
+
+bool Execution::isKeptStorage(const at::Tensor& tensor) const {
+  return kept_storages_.count(tensor.storage().unsafeGetStorageImpl()) != 0;
+}
+
+}  // namespace remat::runtime

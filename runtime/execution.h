@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/capture.h"
+#include "runtime/frame.h"
+#include "runtime/region_program.h"
+
+namespace remat::runtime {
+
+/// Told what one execution does, node by node. With an observer every slot keeps its tensor: the
+/// execution behaves as the program without Remat.
+class ExecutionObserver {
+ public:
+  virtual ~ExecutionObserver() = default;
+  /// In the node's own order; ids are redirected through the branches taken.
+  struct NodeValues {
+    std::vector<int32_t> input_ids;
+    std::vector<c10::IValue> inputs;
+    std::vector<int32_t> output_ids;
+    std::vector<c10::IValue> outputs;
+  };
+  virtual void beforeNode(int32_t node) = 0;
+  virtual void afterNode(int32_t node, const NodeValues& values) = 0;
+  /// One slot that the node just run saved; `value` -1: internal. Decides the slot (keeps it,
+  /// observed).
+  virtual void slotSaved(SlotHooks& slot, int32_t node, int32_t value) = 0;
+  /// `value` got the content of an argument (node -1) or was let go of after `node`.
+  virtual void argument(int32_t value, const c10::IValue& content) = 0;
+  virtual void dropped(int32_t value) = 0;
+};
+
+/// Runs a region once. With gradients off it just runs; else it decides for every tensor that
+/// autograd saves whether the slot keeps it or gets a handle.
+class Execution {
+ public:
+  explicit Execution(std::shared_ptr<const RegionProgram> program,
+                     ExecutionObserver* observer = nullptr);
+
+  /// `arguments` are the region's inputs, self included; the results are its outputs. An argument
+  /// that is dead after its first use is freed then, if the caller has let go of it.
+  std::vector<c10::IValue> run(std::vector<c10::IValue> arguments);
+
+ private:
+  struct Match {
+    int32_t value = -1;
+    int32_t element = -1;
+    bool cast = false;
+    const at::Tensor* source = nullptr;
+  };
+
+  void runNodes(const std::vector<int32_t>& nodes);
+  void runBranch(int32_t index);
+  void runCall(int32_t index);
+  std::vector<c10::IValue> call(int32_t index, std::vector<c10::IValue> inputs);
+  std::vector<c10::IValue> drawMask(int32_t index, const std::vector<c10::IValue>& inputs);
+  void copyStatistics(int32_t index);
+  void notifyAfter(int32_t index);
+  void decideSlots(int32_t index, const CaptureScope& scope);
+  void decideSlot(int32_t index, SlotHooks& slot);
+  Match match(const ProgramNode& node, const at::Tensor& saved) const;
+  void bind(int32_t value, const c10::IValue& content);
+  void drop(int32_t value);
+  int32_t resolve(int32_t value) const { return redirect_[value] < 0 ? value : redirect_[value]; }
+  const c10::IValue& content(int32_t value) const {
+    return program_->is_constant[value] != 0 ? program_->constants[value] : env_[value];
+  }
+
+  /// Storages whose bytes stay anyway: of kept values. Weak references keep an address from being
+  /// reused.
+  void noteKeptStorages(const c10::IValue& content);
+  bool isKeptStorage(const at::Tensor& tensor) const;
+
+  std::shared_ptr<const RegionProgram> program_;
+  ExecutionObserver* observer_;
+  std::shared_ptr<Frame> frame_;  ///< null with gradients off and while observed
+  bool capture_ = false;
+  std::vector<c10::IValue> env_;  ///< by value id
+  std::vector<int32_t> redirect_;
+  std::unordered_map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>>
+      kept_storages_;
+};
+
+}  // namespace remat::runtime

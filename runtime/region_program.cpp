@@ -1,0 +1,309 @@
+#include "runtime/region_program.h"
+
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ir/location.h"
+#include "ir/names.h"
+#include "ir/replay_safety.h"
+#include "runtime/liveness.h"
+
+namespace remat::runtime {
+namespace {
+
+using ir::NodeForm;
+using torch::jit::Block;
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+
+bool isKind(const Node& node, const char* name) {
+  return node.kind() == c10::Symbol::fromQualString(name);
+}
+
+/// `layer1.0.conv1 (resnet.py:154)`. A loaded region knows no module paths; its values are named by
+/// them.
+std::string describe(const Node& node) {
+  const ir::Location location = ir::locate(node);
+  std::string text = location.module_path;
+  if (text.empty() && !node.outputs().empty() && node.outputs()[0]->hasDebugName()) {
+    text = node.outputs()[0]->debugName();
+  }
+  if (text.empty()) {
+    text = node.kind().toQualString();
+  }
+  return location.source.empty() ? text : text + " (" + location.source + ")";
+}
+
+/// What nodes read from outside of themselves, in the order of first use.
+class CaptureCollector {
+ public:
+  void add(Node* node) {
+    for (Value* input : node->inputs()) {
+      use(input);
+    }
+    for (Block* block : node->blocks()) {
+      for (Value* input : block->inputs()) {
+        inside_.insert(input);
+      }
+      for (Node* inner : block->nodes()) {
+        add(inner);
+      }
+      for (Value* output : block->outputs()) {
+        use(output);
+      }
+    }
+    for (Value* output : node->outputs()) {
+      inside_.insert(output);
+    }
+  }
+
+  std::vector<Value*> take() { return std::move(inputs_); }
+
+ private:
+  void use(Value* value) {
+    if (inside_.count(value) == 0 && seen_.insert(value).second) {
+      inputs_.push_back(value);
+    }
+  }
+
+  std::unordered_set<Value*> inside_;
+  std::unordered_set<Value*> seen_;
+  std::vector<Value*> inputs_;
+};
+
+class Compiler {
+ public:
+  explicit Compiler(const Graph& graph) : program_(std::make_shared<RegionProgram>()) {
+    // Graph::copy only reads.
+    program_->graph = const_cast<Graph&>(graph).copy();
+    order_ = ir::regionOrder(*program_->graph);
+  }
+
+  std::shared_ptr<const RegionProgram> compile() {
+    numberValues();
+    program_->nodes.resize(order_.nodes.size());
+    for (size_t i = 0; i < order_.nodes.size(); ++i) {
+      compileNode(i);
+    }
+    program_->body = blockNodes(program_->graph->block());
+    for (Value* input : program_->graph->inputs()) {
+      program_->inputs.push_back(id(input));
+    }
+    for (Value* output : program_->graph->outputs()) {
+      program_->outputs.push_back(id(output));
+    }
+    decideKept();
+    addDeaths(*program_);
+    addBoundaries(*program_);
+    return program_;
+  }
+
+ private:
+  int32_t id(const Value* value) const { return alias_[order_.value_ids.at(value)]; }
+
+  void numberValues() {
+    const size_t count = order_.values.size();
+    auto& p = *program_;
+    alias_.resize(count);
+    p.constants.resize(count);
+    p.is_constant.assign(count, 0);
+    p.kept.assign(count, 0);
+    p.tensor.assign(count, 0);
+    p.producer.assign(count, -1);
+    p.names.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      const Value* value = order_.values[i];
+      alias_[i] = static_cast<int32_t>(i);
+      p.names[i] = value->debugName();
+      p.tensor[i] = ir::holdsTensors(*value->type()) ? 1 : 0;
+      if (isKind(*value->node(), ir::kKeep)) {
+        alias_[i] = alias_[order_.value_ids.at(value->node()->input(0))];
+        mark(alias_[i]);
+      }
+    }
+  }
+
+  /// A mark on what a branch returns is a mark on what either arm returns.
+  void mark(int32_t value) {
+    program_->kept[value] = 1;
+    const Value* marked = order_.values[value];
+    const Node* node = marked->node();
+    if (node->kind() != c10::prim::If) {
+      return;
+    }
+    for (const Block* block : node->blocks()) {
+      const Value* source = block->outputs()[marked->offset()];
+      const auto found = order_.value_ids.find(source);
+      if (found != order_.value_ids.end()) {
+        mark(alias_[found->second]);
+      }
+    }
+  }
+
+  std::vector<int32_t> blockNodes(Block* block) const {
+    std::vector<int32_t> result;
+    for (Node* node : block->nodes()) {
+      const int32_t node_id = order_.node_ids.at(node);
+      const auto form = order_.nodes[node_id].form;
+      if (form != NodeForm::kInside && form != NodeForm::kConstant) {
+        result.push_back(node_id);
+      }
+    }
+    return result;
+  }
+
+  void compileNode(size_t index) {
+    const auto& ordered = order_.nodes[index];
+    Node* node = ordered.node;
+    ProgramNode& out = program_->nodes[index];
+    out.form = ordered.form;
+    out.op = node->kind().toQualString();
+    out.where = describe(*node);
+    if (ordered.form == NodeForm::kInside) {
+      return;
+    }
+    for (Value* output : node->outputs()) {
+      out.outputs.push_back(id(output));
+    }
+    if (ordered.form == NodeForm::kConstant) {
+      const int32_t value = out.outputs.at(0);
+      program_->constants[value] = *torch::jit::toIValue(node->output());
+      program_->is_constant[value] = 1;
+      return;
+    }
+    for (Value* input : node->inputs()) {
+      out.inputs.push_back(id(input));
+    }
+    out.is_mark = isKind(*node, ir::kKeep);
+    if (out.is_mark) {
+      return;
+    }
+    for (int32_t output : out.outputs) {
+      program_->producer[output] = static_cast<int32_t>(index);
+    }
+    if (ordered.form == NodeForm::kBranch) {
+      compileBranch(node, out);
+    } else {
+      compileCall(index, node, out);
+    }
+  }
+
+  void compileBranch(Node* node, ProgramNode& out) const {
+    for (int arm = 0; arm < 2; ++arm) {
+      Block* block = node->blocks()[arm];
+      out.arms[arm].nodes = blockNodes(block);
+      for (Value* output : block->outputs()) {
+        out.arms[arm].outputs.push_back(id(output));
+      }
+    }
+  }
+
+  void compileCall(size_t index, Node* node, ProgramNode& out) {
+    out.replayable = ir::isReplayableByForm(order_.nodes[index]);
+    out.is_dropout_mask = isKind(*node, ir::kDropoutMask);
+    if (node->kind() == c10::aten::batch_norm || node->kind() == c10::aten::instance_norm) {
+      out.hidden_state = HiddenState::kRunningStatistics;
+    }
+    if (node->kind() == c10::prim::GetAttr) {
+      out.is_get_attribute = true;
+      out.attribute = node->s(c10::attr::name);
+    } else if (order_.nodes[index].form == NodeForm::kOperator &&
+               node->maybeOperator() != nullptr && !isVariadic(*node)) {
+      out.operation = node->getOperation();
+    } else {
+      compileThroughInterpreter(index, out);
+    }
+  }
+
+  static bool isVariadic(const Node& node) {
+    const auto* schema = node.maybeSchema();
+    return schema == nullptr || schema->is_vararg() || schema->is_varret();
+  }
+
+  /// A node without an operation of its own: a graph of just that node (and, for a `with`
+  /// statement, all that is inside), whose inputs are everything it reads.
+  void compileThroughInterpreter(size_t index, ProgramNode& out) {
+    std::vector<Node*> nodes{order_.nodes[index].node};
+    for (size_t i = index + 1; i < order_.nodes.size() && order_.nodes[i].form == NodeForm::kInside;
+         ++i) {
+      nodes.push_back(order_.nodes[i].node);
+    }
+    CaptureCollector collector;
+    for (Node* node : nodes) {
+      collector.add(node);
+    }
+    auto graph = std::make_shared<Graph>();
+    std::unordered_map<Value*, Value*> mapped;
+    out.inputs.clear();
+    for (Value* input : collector.take()) {
+      mapped[input] = graph->addInput()->copyMetadata(input);
+      out.inputs.push_back(id(input));
+    }
+    out.outputs.clear();
+    std::unordered_set<Node*> group(nodes.begin(), nodes.end());
+    for (Node* node : nodes) {
+      Node* clone =
+          graph->insertNode(graph->createClone(node, [&](Value* v) { return mapped.at(v); }));
+      for (size_t i = 0; i < node->outputs().size(); ++i) {
+        Value* output = node->outputs()[i];
+        mapped[output] = clone->outputs()[i];
+        if (nodes.size() > 1 && !usedOutside(output, group)) {
+          continue;
+        }
+        graph->registerOutput(clone->outputs()[i]);
+        out.outputs.push_back(id(output));
+        program_->producer[id(output)] = static_cast<int32_t>(index);
+      }
+    }
+    out.code = std::make_shared<torch::jit::Code>(graph, "remat");
+  }
+
+  static bool usedOutside(const Value* value, const std::unordered_set<Node*>& group) {
+    return std::any_of(value->uses().begin(), value->uses().end(),
+                       [&](const torch::jit::Use& use) { return group.count(use.user) == 0; });
+  }
+
+  void decideKept() {
+    auto& p = *program_;
+    const std::vector<char> written = ir::writtenValues(p.graph, order_);
+    std::vector<char> is_written(p.valueCount(), 0);
+    for (size_t i = 0; i < written.size(); ++i) {
+      if (written[i] != 0) {
+        is_written[alias_[i]] = 1;
+      }
+    }
+    for (ProgramNode& node : p.nodes) {
+      const auto touches = [&](const std::vector<int32_t>& values) {
+        return std::any_of(values.begin(), values.end(), [&](int32_t v) {
+          return is_written[v] != 0 &&
+                 !(node.hidden_state == HiddenState::kRunningStatistics && p.producer[v] >= 0 &&
+                   p.nodes[p.producer[v]].is_get_attribute);
+        });
+      };
+      node.replayable = node.replayable && !touches(node.inputs) && !touches(node.outputs);
+    }
+    for (size_t v = 0; v < p.valueCount(); ++v) {
+      const int32_t producer = p.producer[v];
+      const bool from_branch = producer >= 0 && p.nodes[producer].form == NodeForm::kBranch;
+      if (p.tensor[v] == 0 || producer < 0 || (!from_branch && !p.nodes[producer].replayable)) {
+        p.kept[v] = 1;
+      }
+    }
+  }
+
+  std::shared_ptr<RegionProgram> program_;
+  ir::RegionOrder order_;
+  std::vector<int32_t> alias_;  // value id → id of the value it renames
+};
+
+}  // namespace
+
+std::shared_ptr<const RegionProgram> compileRegion(const torch::jit::Graph& graph) {
+  return Compiler(graph).compile();
+}
+
+}  // namespace remat::runtime

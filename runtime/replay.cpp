@@ -1,0 +1,272 @@
+#include "runtime/replay.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "runtime/capture.h"
+#include "runtime/dropout.h"
+#include "runtime/node_call.h"
+#include "runtime/session.h"
+#include "runtime/statistics.h"
+
+namespace remat::runtime {
+
+/// Ends a session with the graph task that it belongs to: by the engine's final callback, or, where
+/// the backward ended with an exception, when the engine drops the callback.
+class SessionEnd {
+ public:
+  SessionEnd(std::weak_ptr<Frame> frame, int graph_task)
+      : frame_(std::move(frame)), graph_task_(graph_task) {}
+  ~SessionEnd() { end(); }
+  SessionEnd(const SessionEnd&) = delete;
+  SessionEnd& operator=(const SessionEnd&) = delete;
+
+  void end() {
+    if (const auto frame = frame_.lock()) {
+      frame->endSession(graph_task_);
+    }
+    frame_.reset();
+  }
+
+ private:
+  std::weak_ptr<Frame> frame_;
+  int graph_task_;
+};
+
+std::shared_ptr<Session> Frame::session() {
+  const int graph_task = torch::autograd::get_current_graph_task_id();
+  if (graph_task < 0) {
+    return nullptr;
+  }
+  std::shared_ptr<Session> begun;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& entry = sessions_[graph_task];
+    if (entry != nullptr) {
+      return entry;
+    }
+    std::vector<int32_t> pending = handles_;
+    for (size_t node = 0; node < needed_outputs_.size(); ++node) {
+      if (needed_outputs_[node] > 0) {
+        for (const int32_t input : program_->nodes[node].replay_inputs) {
+          pending[resolve(input)]++;
+        }
+      }
+    }
+    begun = entry = std::make_shared<Session>(std::move(pending));
+  }
+  auto end = std::make_shared<SessionEnd>(weak_from_this(), graph_task);
+  torch::autograd::Engine::get_default_engine().queue_callback([end] { end->end(); });
+  return begun;
+}
+
+void Frame::endSession(int graph_task) {
+  std::shared_ptr<Session> ended;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = sessions_.find(graph_task);
+  if (found != sessions_.end()) {
+    ended = std::move(found->second);
+    sessions_.erase(found);
+  }
+}
+
+c10::IValue Materialization::make(int32_t value) {
+  {
+    const std::lock_guard<std::mutex> lock(frame_.mutex_);
+    collect(value);
+  }
+  std::sort(nodes_.begin(), nodes_.end());
+  for (const int32_t node : nodes_) {
+    for (const int32_t input : frame_.program().nodes[node].replay_inputs) {
+      reads_[frame_.resolve(input)]++;
+    }
+  }
+  reads_[value]++;
+  if (!nodes_.empty()) {
+    const c10::AutoGradMode no_grad(false);
+    const AmbientState::Scope ambient(frame_.ambient_);
+    const CapturePause pause;
+    for (const int32_t node : nodes_) {
+      runNode(node);
+    }
+  }
+  const auto made = values_.find(value);
+  if (made != values_.end()) {
+    return made->second;
+  }
+  return frame_.unpackBoundary(value, *boundaries_.at(value));
+}
+
+void Materialization::collect(int32_t value) {
+  const RegionProgram& program = frame_.program();
+  std::unordered_set<int32_t> seen;
+  std::unordered_set<int32_t> seen_nodes;
+  std::vector<int32_t> wanted{value};
+  while (!wanted.empty()) {
+    const int32_t v = wanted.back();
+    wanted.pop_back();
+    if (!seen.insert(v).second || program.is_constant[v] != 0) {
+      continue;
+    }
+    if (program.kept[v] != 0) {
+      TORCH_INTERNAL_ASSERT(frame_.boundaries_[v] != nullptr, "boundary ", program.names[v],
+                            " is gone");
+      boundaries_[v] = frame_.boundaries_[v];
+      continue;
+    }
+    const c10::IValue* cached = session_ != nullptr ? session_->find(v) : nullptr;
+    if (cached != nullptr) {
+      values_[v] = *cached;
+      continue;
+    }
+    const int32_t node = program.producer[v];
+    if (seen_nodes.insert(node).second) {
+      nodes_.push_back(node);
+      for (const int32_t input : program.nodes[node].replay_inputs) {
+        wanted.push_back(frame_.resolve(input));
+      }
+    }
+  }
+}
+
+/// False if another thread has made all that is asked of `node` meanwhile.
+bool Materialization::claim(int32_t node, std::unique_lock<std::mutex>& lock) {
+  if (session_ == nullptr) {
+    return true;
+  }
+  frame_.computed_.wait(lock, [&] { return session_->running.count(node) == 0; });
+  bool all_there = true;
+  for (const int32_t output : frame_.program().nodes[node].outputs) {
+    const c10::IValue* cached = session_->find(output);
+    if (cached != nullptr) {
+      values_[output] = *cached;
+    } else if (reads_.count(output) != 0) {
+      all_there = false;
+    }
+  }
+  if (!all_there) {
+    session_->running.insert(node);
+  }
+  return !all_there;
+}
+
+void Materialization::runNode(int32_t node) {
+  {
+    std::unique_lock<std::mutex> lock(frame_.mutex_);
+    if (!claim(node, lock)) {
+      lock.unlock();
+      releaseInputs(node);
+      return;
+    }
+  }
+  struct Unclaim {
+    Frame& frame;
+    Session* session;
+    int32_t node;
+    ~Unclaim() {
+      if (session != nullptr) {
+        const std::lock_guard<std::mutex> lock(frame.mutex_);
+        session->running.erase(node);
+        frame.computed_.notify_all();
+      }
+    }
+  };
+  const Unclaim unclaim{frame_, session_, node};
+  publish(node, execute(node, gatherInputs(node)));
+}
+
+std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
+  const RegionProgram& program = frame_.program();
+  const ProgramNode& called = program.nodes[node];
+  std::vector<c10::IValue> inputs;
+  inputs.reserve(called.inputs.size());
+  for (size_t k = 0; k < called.inputs.size(); ++k) {
+    const int32_t v = frame_.resolve(called.inputs[k]);
+    if (called.hidden_state == HiddenState::kRunningStatistics && (k == 3 || k == 4)) {
+      const auto copies = frame_.statistics_.find(node);
+      inputs.push_back(copies == frame_.statistics_.end() ? c10::IValue() : copies->second[k - 3]);
+    } else if (program.is_constant[v] != 0) {
+      inputs.push_back(program.constants[v]);
+    } else if (const auto found = boundaries_.find(v); found != boundaries_.end()) {
+      inputs.push_back(frame_.unpackBoundary(v, *found->second));
+    } else {
+      inputs.push_back(values_.at(v));
+    }
+  }
+  return inputs;
+}
+
+std::vector<c10::IValue> Materialization::execute(int32_t node,
+                                                  std::vector<c10::IValue> inputs) const {
+  const ProgramNode& called = frame_.program().nodes[node];
+  at::RecordFunction record(at::RecordScope::USER_SCOPE);
+  if (record.isActive()) {
+    record.before("remat::replay " + called.where);
+  }
+  const StatisticsTimer timer(StatisticsTimer::Kind::kReplay);
+  try {
+    if (called.is_dropout_mask) {
+      const auto draw = frame_.draws_.find(node);
+      at::Tensor mask;
+      const auto make = [&](std::optional<at::Generator> generator) {
+        mask = dropoutMask(inputs.at(0).toTensor(), inputs.at(1).toDouble(), inputs.at(2).toBool(),
+                           std::move(generator));
+      };
+      if (draw == frame_.draws_.end()) {
+        make(std::nullopt);
+      } else {
+        draw->second->again([&](at::Generator generator) { make(std::move(generator)); });
+      }
+      return {mask};
+    }
+    return callNode(called, std::move(inputs));
+  } catch (c10::Error& error) {
+    error.add_context("while Remat recomputed " + called.where);
+    throw;
+  }
+}
+
+void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
+  const RegionProgram& program = frame_.program();
+  const ProgramNode& called = program.nodes[node];
+  std::vector<c10::IValue> garbage;
+  {
+    const std::lock_guard<std::mutex> lock(frame_.mutex_);
+    for (size_t k = 0; k < called.outputs.size(); ++k) {
+      const int32_t output = called.outputs[k];
+      if (program.kept[output] != 0) {
+        continue;
+      }
+      if (session_ != nullptr && session_->isPending(output)) {
+        session_->store(output, outputs[k]);
+      }
+      if (reads_.count(output) != 0) {
+        values_[output] = std::move(outputs[k]);
+      }
+    }
+    if (session_ != nullptr && session_->noteReplayed(node)) {
+      for (const int32_t input : called.replay_inputs) {
+        garbage.push_back(session_->release(frame_.resolve(input)));
+      }
+    }
+  }
+  releaseInputs(node);
+}
+
+void Materialization::releaseInputs(int32_t node) {
+  for (const int32_t input : frame_.program().nodes[node].replay_inputs) {
+    const int32_t v = frame_.resolve(input);
+    if (--reads_[v] == 0) {
+      reads_.erase(v);
+      values_.erase(v);
+      boundaries_.erase(v);
+    }
+  }
+}
+
+}  // namespace remat::runtime
