@@ -356,6 +356,11 @@ Evaluation Simulator::State::walk(const std::vector<char>& keep, const Evaluatio
     result_.aborted = true;
     return result_;
   }
+  if (limits.seconds_per_byte > 0) {
+    const double room = (limits.recompute_seconds - needed_seconds) / limits.seconds_per_byte;
+    const double most = static_cast<double>(limits.soft_peak) + room;
+    if (most < static_cast<double>(limits.peak)) limits_.peak = static_cast<int64_t>(most);
+  }
   countHolders();
   std::fill(executed_.begin(), executed_.end(), 0);
   std::fill(cached_.begin(), cached_.end(), 0);

@@ -18,10 +18,14 @@ struct Evaluation {
   bool aborted = false;  ///< a limit was exceeded: peak and seconds are what was seen so far
 };
 
-/// Above either limit a walk stops early.
+/// A walk stops early as soon as it is clear that a plan is not wanted: its peak is above `peak`,
+/// or its recompute time plus `seconds_per_byte` for each byte of the peak above `soft_peak` is
+/// more than `recompute_seconds`.
 struct EvaluationLimits {
   int64_t peak = std::numeric_limits<int64_t>::max();
   double recompute_seconds = std::numeric_limits<double>::infinity();
+  int64_t soft_peak = 0;
+  double seconds_per_byte = 0;
 };
 
 /// One step under a plan, instant by instant. Instants 0 … forward_instants-1 are the executed

@@ -1,0 +1,160 @@
+#include "passes/local_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace remat {
+namespace {
+
+/// The last temperature, as a share of the time that recomputing everything takes.
+constexpr double kCold = 2e-5;
+/// Exchanges reach this many neighbours to either side.
+constexpr int32_t kNeighbourhood = 12;
+constexpr int32_t kLongestRun = 12;
+
+}  // namespace
+
+uint64_t SplitMix::next() {
+  state_ += 0x9e3779b97f4a7c15;
+  uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+LocalSearch::LocalSearch(Simulator& simulator, PlanArchive& archive, uint64_t seed)
+    : simulator_(simulator), archive_(archive), random_(seed) {
+  std::vector<char> keep = simulator.keepAll();
+  const Evaluation kept = simulator.evaluate(keep);
+  archive.offer(kept, keep);
+  const std::vector<int32_t> candidates = simulator.candidates();
+  for (int32_t storage : candidates) keep[storage] = 0;
+  const Timeline timeline = simulator.trace(keep);
+  archive.offer(timeline.evaluation, keep);
+  decisions_ = candidates;
+  for (size_t i = 0; i < decisions_.size(); ++i) {
+    if (timeline.replay_first[decisions_[i]] >= 0) reached_.push_back(static_cast<int32_t>(i));
+  }
+  reachable_seconds_ = timeline.evaluation.recompute_seconds;
+  penalty_unit_ = reachable_seconds_ / std::max<double>(1, static_cast<double>(kept.peak));
+}
+
+void LocalSearch::setPenalty(double weight) { penalty_per_byte_ = weight * penalty_unit_; }
+
+double LocalSearch::cost(const Evaluation& evaluation, int64_t budget) const {
+  const auto above = static_cast<double>(std::max<int64_t>(0, evaluation.peak - budget));
+  return evaluation.recompute_seconds + penalty_per_byte_ * above;
+}
+
+void LocalSearch::flip(int32_t decision) {
+  keep_[decisions_[decision]] ^= 1;
+  changed_.push_back(decision);
+}
+
+void LocalSearch::undo() {
+  for (int32_t decision : changed_) keep_[decisions_[decision]] ^= 1;
+}
+
+void LocalSearch::propose() {
+  changed_.clear();
+  const auto count = static_cast<int32_t>(decisions_.size());
+  const int32_t kind = random_.below(20);
+  const bool any = reached_.empty() || random_.below(8) == 0;
+  const int32_t first =
+      any ? random_.below(count) : reached_[random_.below(static_cast<int32_t>(reached_.size()))];
+  if (kind < 9) {
+    flip(first);
+    return;
+  }
+  if (kind < 15) {
+    flip(first);
+    const int32_t reach = std::min(count - 1, kNeighbourhood);
+    for (int32_t attempt = 0; attempt < 4 && reach > 0; ++attempt) {
+      const int32_t second = first - reach + random_.below(2 * reach + 1);
+      if (second < 0 || second >= count || second == first) continue;
+      // The first is flipped already: unlike before, like now.
+      if (keep_[decisions_[second]] != keep_[decisions_[first]]) continue;
+      flip(second);
+      return;
+    }
+    return;
+  }
+  const char target = kind < 17 ? 0 : 1;
+  const int32_t last = std::min(count, first + 2 + random_.below(kLongestRun));
+  for (int32_t decision = first; decision < last; ++decision) {
+    if (keep_[decisions_[decision]] != target) flip(decision);
+  }
+}
+
+Evaluation LocalSearch::evaluate(double cost_limit, int64_t budget) {
+  EvaluationLimits limits;
+  limits.recompute_seconds = cost_limit;
+  limits.soft_peak = budget;
+  limits.seconds_per_byte = penalty_per_byte_;
+  Evaluation evaluation = simulator_.evaluate(keep_, limits);
+  archive_.offer(evaluation, keep_);
+  return evaluation;
+}
+
+void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot) {
+  if (decisions_.empty()) return;
+  keep_ = std::move(keep);
+  double current = cost(simulator_.evaluate(keep_), budget);
+  double temperature = hot * reachable_seconds_;
+  const double cooling =
+      std::pow(kCold / hot, 1.0 / static_cast<double>(std::max<int64_t>(1, evaluations)));
+  for (int64_t i = 0; i < evaluations; ++i, temperature *= cooling) {
+    propose();
+    if (changed_.empty()) continue;
+    const double limit = current - temperature * std::log(random_.unit());
+    const Evaluation evaluation = evaluate(limit, budget);
+    const double proposed = cost(evaluation, budget);
+    if (!evaluation.aborted && proposed <= limit) {
+      current = proposed;
+    } else {
+      undo();
+    }
+  }
+}
+
+/// Tries all flips or all exchanges once, taking each that helps; false if none did.
+bool LocalSearch::improveBy(int64_t budget, int64_t& evaluations, double& current, bool pairs) {
+  const auto count = static_cast<int32_t>(decisions_.size());
+  bool improved = false;
+  auto attempt = [&] {
+    if (evaluations-- <= 0) return undo();
+    const Evaluation evaluation = evaluate(current, budget);
+    const double proposed = cost(evaluation, budget);
+    // Rounding in sums of seconds must not look like progress for ever.
+    if (evaluation.aborted || proposed >= current - 1e-9 * reachable_seconds_) return undo();
+    current = proposed;
+    improved = true;
+  };
+  for (int32_t first = 0; first < count; ++first) {
+    if (!pairs) {
+      changed_.clear();
+      flip(first);
+      attempt();
+      continue;
+    }
+    for (int32_t second = first + 1; second < count && evaluations > 0; ++second) {
+      if (keep_[decisions_[first]] == keep_[decisions_[second]]) continue;
+      changed_.clear();
+      flip(first);
+      flip(second);
+      attempt();
+    }
+  }
+  return improved;
+}
+
+void LocalSearch::polish(std::vector<char> keep, int64_t budget, int64_t evaluations) {
+  keep_ = std::move(keep);
+  double current = cost(simulator_.evaluate(keep_), budget);
+  while (evaluations > 0) {
+    if (improveBy(budget, evaluations, current, false)) continue;
+    if (!improveBy(budget, evaluations, current, true)) return;
+  }
+}
+
+}  // namespace remat

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "passes/plan_archive.h"
+#include "passes/simulator.h"
+
+namespace remat {
+
+/// A small deterministic generator: the same plans on every platform, which std distributions don't
+/// promise.
+class SplitMix {
+ public:
+  explicit SplitMix(uint64_t seed) : state_(seed) {}
+  uint64_t next();
+  /// Uniform in [0, bound).
+  int32_t below(int32_t bound) {
+    return static_cast<int32_t>(next() % static_cast<uint64_t>(bound));
+  }
+  /// Uniform in (0, 1].
+  double unit() { return static_cast<double>((next() >> 11) + 1) * 0x1p-53; }
+
+ private:
+  uint64_t state_;
+};
+
+/// Improves plans by small changes, each judged by the simulator. What it finds goes to the
+/// archive.
+///
+/// The cost of a plan is its recompute time plus a penalty per byte above the budget. Changes: flip
+/// one decision; exchange a kept with a dropped one nearby; drop or keep a run of neighbours (in
+/// the order of production). Deterministic for a seed; work is counted in evaluations, never in
+/// time.
+class LocalSearch {
+ public:
+  /// `simulator` and `archive` must outlive the search.
+  LocalSearch(Simulator& simulator, PlanArchive& archive, uint64_t seed);
+
+  /// What a byte above the budget costs, in units of (time to recompute everything) / (peak with
+  /// everything kept).
+  void setPenalty(double weight);
+
+  /// Simulated annealing from `keep`, cooling over the given number of evaluations. `hot` is the
+  /// first temperature, as a share of the time that recomputing everything takes.
+  void anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot);
+
+  /// Descends from `keep` by the best of all flips and all exchanges until none helps or the
+  /// evaluations are spent.
+  void polish(std::vector<char> keep, int64_t budget, int64_t evaluations);
+
+ private:
+  double cost(const Evaluation& evaluation, int64_t budget) const;
+  void propose();
+  void flip(int32_t decision);
+  void undo();
+  Evaluation evaluate(double cost_limit, int64_t budget);
+  bool improveBy(int64_t budget, int64_t& evaluations, double& current, bool pairs);
+
+  Simulator& simulator_;
+  PlanArchive& archive_;
+  SplitMix random_;
+  std::vector<int32_t> decisions_;  ///< profile storages, in order of production
+  std::vector<int32_t> reached_;    ///< decisions that some saved slot can come to depend on
+  std::vector<char> keep_;          ///< the current plan, by profile storage
+  std::vector<int32_t> changed_;    ///< decisions flipped by the move under way
+  double reachable_seconds_ = 0;    ///< when everything is dropped
+  double penalty_unit_ = 0;         ///< seconds per byte: recomputing everything / peak
+  double penalty_per_byte_ = 0;     ///< seconds
+};
+
+}  // namespace remat

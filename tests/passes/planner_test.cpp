@@ -1,0 +1,135 @@
+#include "passes/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "passes/simulator.h"
+#include "tests/passes/synthetic.h"
+
+namespace remat {
+namespace {
+
+/// For each budget the least recompute time of any plan; infinite where no plan meets it.
+std::vector<double> exhaustive(const PlanningInput& input, const std::vector<int64_t>& budgets) {
+  Simulator simulator(input);
+  const std::vector<int32_t> candidates = simulator.candidates();
+  std::vector<char> keep = simulator.keepAll();
+  std::vector<double> best(budgets.size(), std::numeric_limits<double>::infinity());
+  for (uint32_t plan = 0; plan < (1u << candidates.size()); ++plan) {
+    for (size_t i = 0; i < candidates.size(); ++i) keep[candidates[i]] = (plan >> i) & 1;
+    const Evaluation evaluation = simulator.evaluate(keep);
+    for (size_t i = 0; i < budgets.size(); ++i) {
+      if (evaluation.peak <= budgets[i]) {
+        best[i] = std::min(best[i], evaluation.recompute_seconds);
+      }
+    }
+  }
+  return best;
+}
+
+int64_t lowestPeak(const PlanningInput& input) {
+  Simulator simulator(input);
+  const std::vector<int32_t> candidates = simulator.candidates();
+  std::vector<char> keep = simulator.keepAll();
+  int64_t lowest = std::numeric_limits<int64_t>::max();
+  for (uint32_t plan = 0; plan < (1u << candidates.size()); ++plan) {
+    for (size_t i = 0; i < candidates.size(); ++i) keep[candidates[i]] = (plan >> i) & 1;
+    lowest = std::min(lowest, simulator.evaluate(keep).peak);
+  }
+  return lowest;
+}
+
+void expectHonest(const PlanningInput& input, const ir::Plan& plan) {
+  const Evaluation evaluation = Simulator(input).evaluate(plan.keep);
+  EXPECT_EQ(evaluation.peak, plan.predicted_peak);
+  EXPECT_DOUBLE_EQ(evaluation.recompute_seconds, plan.recompute_seconds);
+}
+
+TEST(PlannerTest, EqualsTheExhaustiveOptimumOnSmallGraphs) {
+  std::mt19937_64 random(11);
+  PlannerOptions options;
+  options.evaluations = 8000;
+  int compared = 0;
+  int equal = 0;
+  double gaps = 0;
+  while (compared < 600) {
+    const PlanningInput input = testing::randomProfile(random, 6 + static_cast<int>(random() % 12));
+    const size_t decisions = Simulator(input).candidates().size();
+    if (decisions < 4 || decisions > 12) continue;
+    const int64_t top = input.profile.peak_bytes;
+    const int64_t low = lowestPeak(input);
+    if (low == top) continue;
+    const std::vector<int64_t> budgets{low, low + (top - low) / 4, low + (top - low) / 2,
+                                       low + 3 * (top - low) / 4};
+    const std::vector<double> optimum = exhaustive(input, budgets);
+    for (size_t i = 0; i < budgets.size(); ++i) {
+      const ir::Plan found = plan(input, budgets[i], options);
+      ASSERT_LE(found.predicted_peak, budgets[i]);
+      ASSERT_GE(found.recompute_seconds, optimum[i] - 1e-9);
+      expectHonest(input, found);
+      ++compared;
+      equal += found.recompute_seconds <= optimum[i] + 1e-9;
+      gaps += found.recompute_seconds / std::max(optimum[i], 1e-9) - 1;
+    }
+  }
+  RecordProperty("equal", equal);
+  EXPECT_GE(equal, compared * 97 / 100);
+  EXPECT_LE(gaps / compared, 0.003);
+}
+
+TEST(PlannerTest, AnUnreachableBudgetGetsTheLowestPeak) {
+  std::mt19937_64 random(5);
+  PlannerOptions options;
+  options.evaluations = 8000;
+  for (int trial = 0; trial < 10; ++trial) {
+    const PlanningInput input = testing::randomProfile(random, 10);
+    if (Simulator(input).candidates().size() > 12) continue;
+    const ir::Plan found = plan(input, 1, options);
+    EXPECT_EQ(found.budget, 1);
+    EXPECT_EQ(found.predicted_peak, lowestPeak(input));
+    EXPECT_EQ(Planner(input, options).minimum().predicted_peak, found.predicted_peak);
+  }
+}
+
+TEST(PlannerTest, ASweepIsMonotone) {
+  for (const PlanningInput& input :
+       {testing::bottleneckNet({2, 2, 2, 2}), testing::transformer(3, 256)}) {
+    PlannerOptions options;
+    options.evaluations = 10000;
+    std::vector<int64_t> budgets;
+    for (int64_t percent = 20; percent <= 100; percent += 5) {
+      budgets.push_back(input.profile.peak_bytes * percent / 100);
+    }
+    const std::vector<ir::Plan> plans = sweep(input, budgets, options);
+    ASSERT_EQ(plans.size(), budgets.size());
+    for (size_t i = 0; i < plans.size(); ++i) {
+      expectHonest(input, plans[i]);
+      EXPECT_EQ(plans[i].budget, budgets[i]);
+      if (i == 0) continue;
+      EXPECT_GE(plans[i].predicted_peak, plans[i - 1].predicted_peak);
+      EXPECT_LE(plans[i].recompute_seconds, plans[i - 1].recompute_seconds);
+    }
+    EXPECT_EQ(plans.back().recompute_seconds, 0);
+    EXPECT_EQ(plans.back().recomputed, 0);
+  }
+}
+
+TEST(PlannerTest, PlansAreDeterministic) {
+  const PlanningInput input = testing::bottleneckNet({1, 2, 2, 1});
+  PlannerOptions options;
+  options.evaluations = 10000;
+  const int64_t budget = input.profile.peak_bytes / 2;
+  EXPECT_EQ(plan(input, budget, options).keep, plan(input, budget, options).keep);
+}
+
+TEST(PlannerTest, NothingToDecideIsNoError) {
+  const PlanningInput input = testing::uniformChain(1, 100, 1);
+  const ir::Plan found = plan(input, 1);
+  EXPECT_EQ(found.predicted_peak, input.profile.peak_bytes);
+  EXPECT_EQ(found.recomputed, 0);
+}
+
+}  // namespace
+}  // namespace remat
