@@ -1,0 +1,116 @@
+#include "ir/op_effects.h"
+
+#include <algorithm>
+
+#include <llvm/ADT/StringSwitch.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+namespace remat::ir {
+namespace {
+
+using torch::jit::Node;
+using torch::jit::Value;
+
+bool isNorm(const Node& node) {
+  return node.kind() == c10::aten::batch_norm || node.kind() == c10::aten::instance_norm;
+}
+
+/// Ops whose schema says that the result is fresh, and whose code returns an input or a view of it in some
+/// mode or for some argument.
+bool handsInputThrough(const Node& node) {
+  if (!node.kind().is_aten()) return false;
+  return llvm::StringSwitch<bool>(node.kind().toUnqualString())
+      .Cases("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", true)
+      .Cases("type_as", "atleast_1d", "atleast_2d", "atleast_3d", "sum_to_size", true)
+      .Cases("einsum", "tensordot", "chain_matmul", "linalg_multi_dot", "conj_physical", true)
+      .Cases("broadcast_tensors", "meshgrid", "cartesian_prod", "combinations", true)
+      .Cases("unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", true)
+      .Cases("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", true)
+      .Cases("as_tensor", "lift", "pad", "_pad_enum", "align_to", "align_as", "align_tensors", true)
+      .Cases("_cast_Byte", "_cast_Char", "_cast_Double", "_cast_Float", "_cast_Half", true)
+      .Cases("_cast_Int", "_cast_Long", "_cast_Short", "autocast_to_full_precision",
+             "autocast_to_reduced_precision", "_autocast_to_full_precision",
+             "_autocast_to_reduced_precision", true)
+      .Default(false);
+}
+
+bool declaresAliases(const Node& node) {
+  const auto* op = node.maybeOperator();
+  if (op == nullptr) return false;
+  const auto kind = op->aliasAnalysisKind();
+  return kind != c10::AliasAnalysisKind::CONSERVATIVE;
+}
+
+bool isOurs(const Node& node) {
+  return node.kind().is_aten() || node.kind().is_prim() ||
+         llvm::StringRef(node.kind().toQualString()).startswith("remat::");
+}
+
+}  // namespace
+
+bool mayShareBytesWithInputs(const Node& node) {
+  if (handsInputThrough(node) || isUnknownCall(node)) return true;
+  const auto* schema = node.maybeSchema();
+  if (schema == nullptr) return true;
+  const auto& returns = schema->returns();
+  const auto aliases = [](const c10::Argument& result) {
+    if (result.alias_info() == nullptr) return false;
+    return !result.alias_info()->beforeSets().empty() ||
+           !result.alias_info()->containedTypes().empty();
+  };
+  return schema->is_varret() || std::any_of(returns.begin(), returns.end(), aliases);
+}
+
+std::vector<Value*> writtenInputs(const Node& node) {
+  std::vector<Value*> written;
+  const auto* schema = node.maybeSchema();
+  if (schema == nullptr || !schema->is_mutable()) return written;
+  const auto& arguments = schema->arguments();
+  for (size_t i = 0; i < arguments.size() && i < node.inputs().size(); ++i) {
+    const auto* alias = arguments[i].alias_info();
+    if (alias != nullptr && alias->isWrite()) {
+      written.push_back(const_cast<Value*>(node.inputs()[i]));
+    }
+  }
+  return written;
+}
+
+std::vector<Value*> writtenStatistics(const Node& node) {
+  std::vector<Value*> written;
+  if (!isNorm(node)) return written;
+  // Input 5: `training` of batch_norm, `use_input_stats` of instance_norm.
+  const auto training = torch::jit::toIValue(node.input(5));
+  if (training && training->isBool() && !training->toBool()) return written;
+  for (const size_t i : {3, 4}) {
+    if (node.input(i)->type()->kind() != c10::TypeKind::NoneType) {
+      written.push_back(const_cast<Value*>(node.input(i)));
+    }
+  }
+  return written;
+}
+
+bool isStatisticInput(const Node& norm, size_t input) {
+  return isNorm(norm) && (input == 3 || input == 4);
+}
+
+bool isUnknownCall(const Node& node) {
+  switch (node.kind()) {
+    case c10::prim::CallFunction:
+    case c10::prim::CallMethod:
+    case c10::prim::PythonOp:
+    case c10::prim::awaitable:
+    case c10::prim::awaitable_wait:
+    case c10::prim::fork:
+    case c10::prim::rpc_async:
+    case c10::prim::rpc_remote:
+    case c10::prim::rpc_sync:
+    case c10::aten::wait:
+      return true;
+    default:
+      return !isOurs(node) && !declaresAliases(node);
+  }
+}
+
+}  // namespace remat::ir

@@ -1,0 +1,134 @@
+#include "ir/verifier.h"
+
+#include <llvm/ADT/SparseBitVector.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include "ir/location.h"
+#include "ir/names.h"
+#include "ir/op_effects.h"
+#include "ir/points_to.h"
+#include "ir/region_order.h"
+#include "ir/replay_safety.h"
+
+namespace remat::ir {
+namespace {
+
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+
+struct Finding {
+  int32_t value;
+  const char* reason;
+};
+
+bool isKeep(const Node& node) { return node.kind() == c10::Symbol::fromQualString(kKeep); }
+
+bool isMarkable(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::ListType) return isMarkable(*type.containedType(0));
+  return type.kind() == c10::TypeKind::TensorType;
+}
+
+bool isMarked(const Value& value) {
+  if (isKeep(*value.node())) return true;
+  for (const auto& use : value.uses()) {
+    if (isKeep(*use.user)) return true;
+  }
+  return false;
+}
+
+/// Walks a region backwards, so that at every node it is known what is written later.
+class Checker {
+ public:
+  explicit Checker(Graph& graph) : order_(regionOrder(graph)), points_to_(graph) {
+    for (const auto object : points_to_.escaping()) escaping_.set(object);
+    for (const OrderedNode& ordered : order_.nodes) addWrites(ordered, written_);
+  }
+
+  std::vector<Finding> run() {
+    for (size_t i = order_.nodes.size(); i-- > 0;) {
+      check(order_.nodes[i]);
+      addWrites(order_.nodes[i], written_later_);
+    }
+    return std::vector<Finding>(findings_.rbegin(), findings_.rend());
+  }
+
+  const RegionOrder& order() const { return order_; }
+
+ private:
+  using Set = llvm::SparseBitVector<>;
+
+  void addWrites(const OrderedNode& ordered, Set& written) const {
+    // Nodes of a branch have their own turn.
+    if (ordered.form == NodeForm::kBranch) return;
+    for (const auto object : points_to_.writes(*ordered.node)) written.set(object);
+  }
+
+  bool reaches(const Value& value, const Set& objects) const {
+    for (const auto object : points_to_.reach(&value)) {
+      if (objects.test(object)) return true;
+    }
+    return false;
+  }
+
+  void check(const OrderedNode& ordered) {
+    const Node& node = *ordered.node;
+    if (isKeep(node) || !isReplayableByForm(ordered)) return;
+    bool reads_written = false;
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (isStatisticInput(node, i)) continue;
+      reads_written |= reaches(*node.input(i), written_later_);
+    }
+    for (const Value* output : node.outputs()) {
+      if (!isMarkable(*output->type()) || isMarked(*output)) continue;
+      const int32_t id = order_.value_ids.at(output);
+      if (reaches(*output, escaping_)) {
+        findings_.push_back({id, "shares its bytes with what leaves the region"});
+      } else if (reaches(*output, written_)) {
+        findings_.push_back({id, "shares its bytes with what the region writes"});
+      } else if (reads_written) {
+        findings_.push_back({id, "is made from what the region writes later"});
+      }
+    }
+  }
+
+  RegionOrder order_;
+  PointsTo points_to_;
+  Set escaping_;
+  Set written_;
+  Set written_later_;
+  std::vector<Finding> findings_;
+};
+
+std::string describe(const Value& value) {
+  return locationPrefix(*value.node()) + "%" + value.debugName() + " of " +
+         value.node()->kind().toQualString();
+}
+
+}  // namespace
+
+std::vector<std::string> verifyRegion(Graph& region) {
+  std::vector<std::string> lines;
+  Checker checker(region);
+  for (const OrderedNode& ordered : checker.order().nodes) {
+    if (!isKeep(*ordered.node)) continue;
+    for (const Value* input : ordered.node->inputs()) {
+      if (isMarkable(*input->type())) continue;
+      lines.push_back(describe(*input) + " is marked " + kKeep + ", but it is a " +
+                      input->type()->repr_str() + ": only tensors and lists of tensors can be");
+    }
+  }
+  for (const Finding& finding : checker.run()) {
+    const Value& value = *checker.order().values[finding.value];
+    lines.push_back(describe(value) + " may be recomputed, but " + finding.reason + ": mark it " + kKeep);
+  }
+  return lines;
+}
+
+std::vector<int32_t> valuesToKeepAnyway(Graph& region) {
+  std::vector<int32_t> values;
+  for (const Finding& finding : Checker(region).run()) values.push_back(finding.value);
+  return values;
+}
+
+}  // namespace remat::ir

@@ -1,0 +1,177 @@
+#include "passes/functionalize.h"
+
+#include <llvm/ADT/StringMap.h>
+#include <llvm/ADT/StringRef.h>
+#include <llvm/ADT/StringSwitch.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include "passes/replay_table.h"
+
+namespace remat {
+namespace {
+
+using torch::jit::Block;
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+
+enum class Form : uint8_t {
+  kNone,       ///< stays in place
+  kSameDtype,  ///< the functional form's dtype is x's
+  kPromotes,   ///< the functional form's dtype depends on the other operand
+};
+
+/// Ops that autocast casts when functional but not when in place (exp_, pow_, rsqrt_, addcmul_, index_put_, …)
+/// are left out: there the two forms round differently.
+Form formOf(const Node& node) {
+  if (!node.kind().is_aten()) return Form::kNone;
+  return llvm::StringSwitch<Form>(node.kind().toUnqualString())
+      .Cases("relu_", "relu6_", "hardtanh_", "leaky_relu_", "elu_", "selu_", Form::kSameDtype)
+      .Cases("celu_", "silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_", Form::kSameDtype)
+      .Cases("sigmoid_", "tanh_", "dropout_", "masked_fill_", Form::kSameDtype)
+      .Cases("abs_", "neg_", "sqrt_", "sin_", "cos_", "erf_", Form::kSameDtype)
+      .Cases("floor_", "ceil_", "round_", "clamp_", "clamp_min_", "clamp_max_", Form::kSameDtype)
+      .Cases("add_", "sub_", "mul_", "div_", Form::kPromotes)
+      .Default(Form::kNone);
+}
+
+/// The op without the trailing underscore, if an overload of it takes the same arguments and writes nothing.
+c10::Symbol functionalKind(const Node& node) {
+  const std::string name = node.kind().toQualString();
+  return c10::Symbol::fromQualString(name.substr(0, name.size() - 1));
+}
+
+bool hasFunctionalForm(const Node& node) {
+  const auto& in_place = node.schema();
+  for (const auto& op : torch::jit::getAllOperatorsFor(functionalKind(node))) {
+    const auto& schema = op->schema();
+    if (schema.overload_name() != in_place.overload_name() || schema.is_mutable()) continue;
+    if (schema.arguments().size() != in_place.arguments().size()) continue;
+    if (schema.returns().size() != 1 || schema.returns()[0].alias_info() != nullptr) continue;
+    bool same = true;
+    for (size_t i = 0; i < schema.arguments().size(); ++i) {
+      same &= *schema.arguments()[i].type() == *in_place.arguments()[i].type();
+    }
+    if (same) return true;
+  }
+  return false;
+}
+
+bool makesOnlyNumbers(const Node& node) {
+  for (const Value* output : node.outputs()) {
+    switch (output->type()->kind()) {
+      case c10::TypeKind::IntType:
+      case c10::TypeKind::FloatType:
+      case c10::TypeKind::BoolType:
+      case c10::TypeKind::NumberType:
+      case c10::TypeKind::StringType:
+      case c10::TypeKind::DeviceObjType:
+        continue;
+      case c10::TypeKind::ListType:  // sizes and strides
+        if (output->type()->containedType(0)->kind() == c10::TypeKind::IntType) continue;
+        return false;
+      default:
+        return false;
+    }
+  }
+  return !node.outputs().empty();
+}
+
+/// Whether `user` may look at a tensor without making a second name for its bytes.
+bool onlyReads(const Node& user) {
+  if (!user.blocks().empty() || user.maybeSchema() == nullptr || user.schema().is_mutable()) {
+    return false;
+  }
+  return makesFreshTensors(user.kind().toQualString()) ||
+         (makesOnlyNumbers(user) && !user.hasSideEffects());
+}
+
+bool changesContext(const Node& node) {
+  return node.kind() == c10::prim::Enter || node.kind() == c10::prim::Exit ||
+         llvm::StringRef(node.kind().toQualString()).contains("set_grad_enabled") ||
+         llvm::StringRef(node.kind().toQualString()).contains("autocast");
+}
+
+bool changesContextBetween(const Node* from, const Node* to) {
+  for (const Node* node = from->next(); node != to; node = node->next()) {
+    if (changesContext(*node)) return true;
+  }
+  return false;
+}
+
+/// Whether the write of `node` can be seen through its result and its input's name only.
+bool isPrivateWrite(const Node& node) {
+  const Value* x = node.input(0);
+  const Node* producer = x->node();
+  if (producer->owningBlock() != node.owningBlock() || producer->kind() == c10::prim::Param) {
+    return false;
+  }
+  if (!makesFreshTensors(producer->kind().toQualString())) return false;
+  // A creation function may be told to share (torch.as_tensor) or hold a constant of the file.
+  for (const auto& use : x->uses()) {
+    if (use.user == &node || !use.user->isBefore(&node)) continue;
+    if (!onlyReads(*use.user)) return false;
+  }
+  return !changesContextBetween(producer, &node);
+}
+
+class Functionalizer {
+ public:
+  bool run(Block& block) {
+    for (auto it = block.nodes().begin(); it != block.nodes().end(); ++it) {
+      for (Block* inner : it->blocks()) run(*inner);
+      const Form form = formOf(**it);
+      if (form == Form::kNone || it->outputs().size() != 1) continue;
+      if (!hasFunctionalForm(**it) || !isPrivateWrite(**it)) continue;
+      replace(**it, form);
+      it.destroyCurrent();
+      changed_ = true;
+    }
+    return changed_;
+  }
+
+ private:
+  static void replace(Node& node, Form form) {
+    Graph& graph = *node.owningGraph();
+    Value* x = node.input(0);
+    Node* made = graph.create(functionalKind(node), node.inputs());
+    made->insertBefore(&node);
+    made->copyMetadata(&node);
+    Value* y = made->output();
+    y->setType(c10::TensorType::get());
+    // The guard reads x, so uses of x are redirected before it is made.
+    x->replaceAllUsesAfterNodeWith(&node, y);
+    node.output()->replaceAllUsesWith(y);
+    if (form == Form::kPromotes && node.input(1)->type()->isSubtypeOf(*c10::TensorType::get())) {
+      Value* kept = keepDtype(*made, x, node);
+      y->replaceAllUsesAfterNodeWith(kept->node(), kept);
+    }
+  }
+
+  static Value* keepDtype(Node& made, Value* x, Node& before) {
+    Graph& graph = *made.owningGraph();
+    torch::jit::WithInsertPoint insert_before(&before);
+    const auto range = before.sourceRange();
+    Value* no = graph.insertConstant(false, range);
+    Value* none = graph.insertConstant(c10::IValue(), range);
+    Node* dtype = graph.insertNode(graph.create(c10::prim::dtype, {x}));
+    dtype->output()->setType(c10::IntType::get());
+    Node* cast =
+        graph.insertNode(graph.create(c10::aten::to, {made.output(), dtype->output(), no, no, none}));
+    cast->output()->setType(c10::TensorType::get());
+    dtype->copyMetadata(&before);
+    cast->copyMetadata(&before);
+    return cast->output();
+  }
+
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool functionalize(const std::shared_ptr<Graph>& graph) {
+  return Functionalizer().run(*graph->block());
+}
+
+}  // namespace remat

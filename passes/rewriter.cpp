@@ -1,0 +1,101 @@
+#include "passes/rewriter.h"
+
+#include <string>
+
+#include <llvm/ADT/SetVector.h>
+#include <llvm/ADT/SmallVector.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include "ir/names.h"
+#include "ir/region_order.h"
+#include "ir/verifier.h"
+
+namespace remat {
+namespace {
+
+using ir::NodeForm;
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+
+bool isKeep(const Node& node) { return node.kind() == c10::Symbol::fromQualString(ir::kKeep); }
+
+bool isTensor(const c10::Type& type) { return type.kind() == c10::TypeKind::TensorType; }
+
+bool isTensorList(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::ListType && isTensor(*type.containedType(0));
+}
+
+/// The values to mark, in program order.
+class Marks {
+ public:
+  Marks(Graph& graph, const ir::RegionOrder& order) : graph_(graph), order_(order) {}
+
+  void add(int32_t id) {
+    TORCH_CHECK(id >= 0 && static_cast<size_t>(id) < order_.values.size(), "value ", id,
+                " is not a value of the region, which has ", order_.values.size(),
+                ": the ids are those of regionOrder on the same graph");
+    Value* value = order_.values[id];
+    if (!isMarkable(*value)) return;
+    ids_.insert(id);
+  }
+
+  llvm::SmallVector<int32_t, 0> inOrder() const {
+    llvm::SmallVector<int32_t, 0> ids(ids_.begin(), ids_.end());
+    llvm::sort(ids);
+    return ids;
+  }
+
+ private:
+  bool isMarkable(const Value& value) const {
+    const auto node = order_.node_ids.find(value.node());
+    if (node == order_.node_ids.end()) return false;  // an argument
+    const NodeForm form = order_.nodes[node->second].form;
+    if (form == NodeForm::kConstant || form == NodeForm::kInside || isKeep(*value.node())) return false;
+    return isTensor(*value.type()) || isTensorList(*value.type());
+  }
+
+  Graph& graph_;
+  const ir::RegionOrder& order_;
+  llvm::SetVector<int32_t> ids_;
+};
+
+void mark(Graph& graph, Value* value) {
+  Node* keep = graph.create(c10::Symbol::fromQualString(ir::kKeep), {value});
+  keep->insertAfter(value->node());
+  keep->copyMetadata(value->node());
+  Value* kept = keep->output();
+  kept->setType(value->type());
+  value->replaceAllUsesWith(kept);
+  keep->replaceInput(0, value);
+  if (!value->hasDebugName()) return;
+  const std::string name = value->debugName();
+  value->setDebugName("");
+  kept->setDebugName(name);
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
+                                     const std::vector<int32_t>& keep_values) {
+  auto region = prepared->copy();
+  const ir::RegionOrder order = ir::regionOrder(*region);
+  Marks marks(*region, order);
+  for (const int32_t id : keep_values) marks.add(id);
+  for (const int32_t id : ir::valuesToKeepAnyway(*region)) marks.add(id);
+
+  for (const int32_t id : marks.inOrder()) mark(*region, order.values[id]);
+
+  region->lint();
+  const std::vector<std::string> violations = ir::verifyRegion(*region);
+  TORCH_CHECK(violations.empty(), "the rewritten region is not valid:", joined(violations));
+  return region;
+}
+
+}  // namespace remat
