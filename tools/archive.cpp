@@ -1,0 +1,82 @@
+#include "tools/archive.h"
+
+#include <caffe2/serialize/inline_container.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FileSystem.h"
+#include "tools/errors.h"
+
+namespace remat::tools {
+namespace {
+
+/// The first bytes of the file, after the checks that it can be read at all.
+std::array<char, 8> readStart(const std::string& path) {
+  if (llvm::sys::fs::is_directory(path)) throw refused(path + ": is a folder; name a saved model");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      throw refused(path + ": no such file; check the path");
+    }
+    throw refused(path + ": can't be read: " + std::generic_category().message(errno));
+  }
+  std::array<char, 8> start{};
+  if (std::fread(start.data(), 1, start.size(), file.get()) == 0) {
+    throw refused(path + ": is empty; save the model again");
+  }
+  return start;
+}
+
+bool startsWith(const std::array<char, 8>& start, llvm::StringRef bytes, size_t offset = 0) {
+  return llvm::StringRef(start.data(), start.size()).drop_front(offset).startswith(bytes);
+}
+
+std::vector<std::string> recordsOf(const std::string& path) {
+  try {
+    return caffe2::serialize::PyTorchStreamReader(path).getAllRecords();
+  } catch (const std::exception& error) {
+    const std::string cause = oneLine(error);
+    if (llvm::StringRef(cause).contains("central directory")) {
+      throw refused(path + ": is a truncated archive (its end is missing); copy or save it again");
+    }
+    throw refused(path + ": is a damaged archive (" + cause + "); copy or save it again");
+  }
+}
+
+}  // namespace
+
+Archive readArchive(const std::string& path) {
+  const std::array<char, 8> start = readStart(path);
+  Archive archive;
+  if (startsWith(start, "PTMF", 4)) {
+    archive.kind = ArchiveKind::kLite;
+    return archive;
+  }
+  if (startsWith(start, "\x80\x02")) {
+    archive.kind = ArchiveKind::kLegacyPickle;
+    return archive;
+  }
+  if (!startsWith(start, "PK")) {
+    throw refused(
+        path + ": is no zip archive, so no saved TorchScript model; save it with torch.jit.save");
+  }
+  archive.records = recordsOf(path);
+  const bool has_code =
+      llvm::any_of(archive.records, [](llvm::StringRef name) { return name.startswith("code/"); });
+  if (llvm::is_contained(archive.records, "bytecode.pkl")) {
+    archive.kind = ArchiveKind::kLite;
+  } else if (!has_code || !llvm::is_contained(archive.records, "constants.pkl")) {
+    archive.kind = ArchiveKind::kPickle;
+  }
+  return archive;
+}
+
+}  // namespace remat::tools

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace remat::tools {
+
+/// What a file is, judged by its bytes and by the names of its entries.
+enum class ArchiveKind {
+  kTorchScript,   ///< torch.jit.save, torch::save
+  kLite,          ///< _save_for_lite_interpreter, as a zip or as a flatbuffer
+  kPickle,        ///< torch.save: a zip without code
+  kLegacyPickle,  ///< torch.save's format before 1.6
+};
+
+struct Archive {
+  ArchiveKind kind = ArchiveKind::kTorchScript;
+  std::vector<std::string> records;  ///< names of the entries, without the archive's folder
+};
+
+/// Throws ToolError with one clear line where there is no such file, it can't be read, it is no
+/// archive or a truncated one.
+Archive readArchive(const std::string& path);
+
+}  // namespace remat::tools
