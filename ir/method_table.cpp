@@ -75,17 +75,21 @@ class FunctionCopier {
 void putMethod(Module& module, const std::string& name,
                const std::shared_ptr<torch::jit::Graph>& graph, const c10::FunctionSchema* schema) {
   const auto type = module.type();
+  // The unit destroys the function that makeFunction replaces: its place is noted and its type's entry gone
+  // before.
   std::vector<Function*> methods = type->methods();
+  size_t place = methods.size();
+  for (size_t i = 0; i < methods.size(); ++i) {
+    if (methods[i]->name() == name) place = i;
+    type->unsafeRemoveMethod(methods[i]->name());
+  }
   Function* made = makeFunction(*module._ivalue()->compilation_unit(),
                                 c10::QualifiedName(*type->name(), name), graph, schema);
-  bool replaced = false;
-  for (Function*& method : methods) {
-    type->unsafeRemoveMethod(method->name());
-    if (method->name() != name) continue;
-    method = made;
-    replaced = true;
+  if (place == methods.size()) {
+    methods.push_back(made);
+  } else {
+    methods[place] = made;
   }
-  if (!replaced) methods.push_back(made);
   for (Function* method : methods) type->addMethod(method);
 }
 

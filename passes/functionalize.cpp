@@ -100,20 +100,40 @@ bool changesContextBetween(const Node* from, const Node* to) {
   return false;
 }
 
-/// Whether the write of `node` can be seen through its result and its input's name only.
-bool isPrivateWrite(const Node& node) {
-  const Value* x = node.input(0);
-  const Node* producer = x->node();
-  if (producer->owningBlock() != node.owningBlock() || producer->kind() == c10::prim::Param) {
-    return false;
-  }
-  if (!makesFreshTensors(producer->kind().toQualString())) return false;
-  // A creation function may be told to share (torch.as_tensor) or hold a constant of the file.
-  for (const auto& use : x->uses()) {
-    if (use.user == &node || !use.user->isBefore(&node)) continue;
+bool isCast(const Node& node) { return node.kind() == c10::aten::to; }
+
+/// Whether nobody but `user` (and readers that ran before `write`) knows the bytes of `value`.
+bool isReadOnlyBefore(const Value& value, const Node& user, const Node& write) {
+  for (const auto& use : value.uses()) {
+    if (use.user == &user || use.user == &write) continue;
+    if (!use.user->isBefore(&write)) {
+      // Later uses of the written value itself are redirected; of what it was cast from they are not.
+      if (&user != &write) return false;
+      continue;
+    }
     if (!onlyReads(*use.user)) return false;
   }
-  return !changesContextBetween(producer, &node);
+  return true;
+}
+
+/// Whether the write of `write` can be seen through its result and its input's name only. Looks through
+/// casts, which may hand their input on: that has no other name then either.
+bool isPrivateWrite(const Node& write) {
+  const Node* user = &write;
+  const Value* value = write.input(0);
+  while (true) {
+    const Node* producer = value->node();
+    if (producer->owningBlock() != write.owningBlock() || producer->kind() == c10::prim::Param) {
+      return false;
+    }
+    if (!isReadOnlyBefore(*value, *user, write)) return false;
+    if (!isCast(*producer)) {
+      return makesFreshTensors(producer->kind().toQualString()) &&
+             !changesContextBetween(producer, &write);
+    }
+    user = producer;
+    value = producer->input(0);
+  }
 }
 
 class Functionalizer {

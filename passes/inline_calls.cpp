@@ -33,13 +33,6 @@ std::string attributeChain(const Value* object) {
   return chain;
 }
 
-std::optional<ModuleInstanceInfo> instanceOf(const Node& call) {
-  if (call.kind() != c10::prim::CallMethod) return std::nullopt;
-  const std::string chain = attributeChain(call.input(0));
-  return ModuleInstanceInfo(call.input(0)->type()->cast<c10::ClassType>(),
-                            chain.empty() ? "SELF" : chain);
-}
-
 /// The TorchScript function that `node` calls; nullptr if it calls none.
 GraphFunction* calledFunction(Node& node) {
   if (node.kind() == c10::prim::CallFunction) return torch::jit::tryToGraphFunction(&node);
@@ -75,41 +68,74 @@ class Inliner {
 
   void inlineCall(Node& call, GraphFunction& callee) {
     const auto body = inlined(callee);
-    llvm::SmallVector<Value*, 8> arguments(call.inputs().begin(), call.inputs().end());
-    if (call.kind() == c10::prim::CallFunction) arguments.erase(arguments.begin());
-
+    if (call.kind() == c10::prim::CallFunction) call.removeInput(0);
     Node* before = call.prev();
-    torch::jit::WithInsertPoint insert_before(&call);
-    const std::vector<Value*> results = torch::jit::insertGraph(
-        *call.owningGraph(), *body, at::ArrayRef<Value*>(arguments.data(), arguments.size()));
-
-    CallStacks stacks{&callee, call.sourceRange(), instanceOf(call), {}};
-    for (Node* node = before->next(); node != &call; node = node->next()) stacks.push(*node);
-
-    for (size_t i = 0; i < results.size(); ++i) call.outputs()[i]->replaceAllUsesWith(results[i]);
-    call.destroy();
+    Node* after = call.next();
+    const auto source = call.sourceRange();
+    const WholeChain whole_chain(call);
+    torch::jit::inlineCallTo(&call, &callee, body.get());
+    completeCallStacks(before->next(), after, callee, source);
   }
 
-  /// Puts one call in front of the call stacks of the nodes that it brought.
-  struct CallStacks {
-    GraphFunction* callee;
-    torch::jit::SourceRange source;
-    std::optional<ModuleInstanceInfo> instance;
-    std::unordered_map<InlinedCallStack*, InlinedCallStackPtr> made;
+  /// LibTorch takes a callee's instance name from the GetAttr node that made the object: for as long as this
+  /// lives, the object comes from a single GetAttr that is named like the whole chain.
+  class WholeChain {
+   public:
+    explicit WholeChain(Node& call) {
+      if (call.kind() != c10::prim::CallMethod) return;
+      object_ = call.input(0);
+      const std::string chain = attributeChain(object_);
+      if (chain.empty()) return;
+      Graph& graph = *call.owningGraph();
+      stand_in_ = graph.create(c10::prim::GetAttr, {object_})->insertBefore(&call);
+      stand_in_->s_(c10::attr::name, chain);
+      stand_in_->output()->setType(object_->type());
+      call.replaceInput(0, stand_in_->output());
+    }
+    ~WholeChain() {
+      if (stand_in_ == nullptr) return;
+      stand_in_->output()->replaceAllUsesWith(object_);
+      stand_in_->destroy();
+    }
+    WholeChain(const WholeChain&) = delete;
+    WholeChain& operator=(const WholeChain&) = delete;
 
-    void push(Node& node) {
-      const auto inner = node.callstack();
+   private:
+    Value* object_ = nullptr;
+    Node* stand_in_ = nullptr;
+  };
+
+  /// LibTorch puts the call in front of the call stacks of nodes that have outputs; here the others follow.
+  static void completeCallStacks(Node* first, const Node* end, GraphFunction& callee,
+                                 const torch::jit::SourceRange& source) {
+    std::optional<ModuleInstanceInfo> instance;
+    llvm::SmallVector<Node*, 4> bare;
+    collect(first, end, bare, instance);
+    std::unordered_map<InlinedCallStack*, InlinedCallStackPtr> made;
+    for (Node* node : bare) {
+      const auto inner = node->callstack();
       InlinedCallStackPtr& stack = made[inner ? inner->get() : nullptr];
       if (!stack) {
-        stack = inner ? c10::make_intrusive<InlinedCallStack>(*inner, callee, source, instance)
-                      : c10::make_intrusive<InlinedCallStack>(callee, source, instance);
+        stack = inner ? c10::make_intrusive<InlinedCallStack>(*inner, &callee, source, instance)
+                      : c10::make_intrusive<InlinedCallStack>(&callee, source, instance);
       }
-      node.setCallStack(stack);
-      for (Block* block : node.blocks()) {
-        for (Node* nested : block->nodes()) push(*nested);
+      node->setCallStack(stack);
+    }
+  }
+
+  static void collect(Node* first, const Node* end, llvm::SmallVector<Node*, 4>& bare,
+                      std::optional<ModuleInstanceInfo>& instance) {
+    for (Node* node = first; node != end; node = node->next()) {
+      if (node->outputs().empty()) {
+        bare.push_back(node);
+      } else if (!instance && node->callstack()) {
+        instance = (*node->callstack())->module_instance();
+      }
+      for (Block* block : node->blocks()) {
+        collect(*block->nodes().begin(), block->return_node(), bare, instance);
       }
     }
-  };
+  }
 
   std::unordered_map<GraphFunction*, std::shared_ptr<Graph>> graphs_;
 };

@@ -60,6 +60,7 @@ class Namer {
     }
     for (const ir::OrderedNode& ordered : order_.nodes) {
       if (isNamed(ordered)) name(*ordered.node);
+      if (ordered.node->kind() == c10::prim::GetAttr) nameAttribute(*ordered.node);
     }
   }
 
@@ -78,6 +79,19 @@ class Namer {
     for (Value* output : node.outputs()) {
       if (ir::holdsTensors(*output->type())) output->setDebugName(unique(base, always_numbered));
     }
+  }
+
+  void nameAttribute(Node& node) {
+    Value* value = node.output();
+    const auto type = value->type()->cast<c10::ClassType>();
+    const bool is_module = type && type->is_module();
+    if (!is_module && !ir::holdsTensors(*value->type())) return;
+    std::string path = node.s(c10::attr::name);
+    for (const Node* owner = node.input()->node(); owner->kind() == c10::prim::GetAttr;
+         owner = owner->input()->node()) {
+      path = owner->s(c10::attr::name) + "." + path;
+    }
+    value->setDebugName(unique((is_module ? "self_" : "") + identifier(path), false));
   }
 
   std::string unique(const std::string& base, bool always_numbered) {
