@@ -1,0 +1,214 @@
+#include "tools/common_options.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "passes/module_state.h"
+#include "passes/value_tensors.h"
+#include "tools/budget.h"
+#include "tools/errors.h"
+#include "tools/saved_inputs.h"
+
+namespace remat::tools {
+namespace {
+
+/// Runs a parser of one option's text; what it rejects becomes a usage error that names the option.
+template <typename Parse>
+auto parseOption(const char* option, const Parse& parse) {
+  try {
+    return parse();
+  } catch (const std::invalid_argument& error) {
+    throw usage(std::string(option) + " " + error.what());
+  }
+}
+
+std::string readText(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf())) {
+    throw refused(path + ": can't be read; give a profile written by --save-profile");
+  }
+  return text.str();
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string result;
+  for (const std::string& text : texts) result += (result.empty() ? "" : " ") + text;
+  return result;
+}
+
+/// `2 inputs (x: Tensor, scale: float = 1.0)`.
+std::string describeArguments(const c10::FunctionSchema& schema) {
+  std::string text;
+  for (size_t i = 1; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    text += (i > 1 ? ", " : "") + argument.name() + ": " + argument.type()->annotation_str();
+    if (argument.default_value()) text += " = …";
+  }
+  const size_t count = schema.arguments().size() - 1;
+  return std::to_string(count) + (count == 1 ? " input" : " inputs") +
+         (count == 0 ? "" : " (" + text + ")");
+}
+
+void checkArgumentCount(const Session& session, const torch::jit::Method& method) {
+  const c10::FunctionSchema& schema = method.function().getSchema();
+  size_t required = 0;
+  for (size_t i = 1; i < schema.arguments().size(); ++i) {
+    if (!schema.arguments()[i].default_value()) ++required;
+  }
+  const size_t given = session.inputs.size();
+  if (given >= required && given < schema.arguments().size()) return;
+  throw refused(session.file.path + ": " + method.name() + " takes " + describeArguments(schema) +
+                ", " + std::to_string(given) + " given" +
+                (given == 0 ? "" : " (" + session.input_text + ")") +
+                "; give one --input per argument, in order");
+}
+
+/// A forward without gradients whose effects are undone.
+void tryForward(const Session& session, const torch::jit::Method& method) {
+  ModuleState state(session.file.module);
+  const RandomStateScope random_state(c10::Device(session.step.device));
+  const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
+  const at::NoGradGuard no_grad;
+  try {
+    method(cloneValues(session.inputs));
+  } catch (const std::exception& error) {
+    state.restore();
+    throw refused(session.file.path + ": " + method.name() + " fails with " + session.input_text +
+                  ": " + oneLine(error) + "; give inputs that fit the model");
+  }
+  state.restore();
+}
+
+std::vector<c10::IValue> sessionInputs(const RunOptions& options, c10::Device device) {
+  if (!options.inputs_file.empty()) return loadInputs(options.inputs_file, device);
+  std::vector<InputSpec> specs;
+  for (const std::string& text : options.input_specs) {
+    specs.push_back(parseOption("--input", [&] { return parseInputSpec(text); }));
+  }
+  constexpr uint64_t kSeed = 0;
+  try {
+    return makeInputs(specs, kSeed, device);
+  } catch (const std::exception& error) {
+    throw refused("--input " + joined(options.input_specs) + ": " + oneLine(error));
+  }
+}
+
+}  // namespace
+
+void addRunOptions(CLI::App& verb, RunOptions& options) {
+  auto* specs =
+      verb.add_option("--input", options.input_specs,
+                      "One argument of the model, in order; repeat it for more. "
+                      "SHAPE[:DTYPE[:LOW..HIGH]][:grad], as 16x3x224x224, 8x16:bfloat16, "
+                      "4x512:int64:0..8191, scalar; or int=3, float=0.5, bool=true, str=a, none")
+          ->type_name("SPEC")
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_option("--inputs", options.inputs_file,
+                  "The arguments from a file: torch.save((x, y), FILE)")
+      ->type_name("FILE")
+      ->excludes(specs);
+  verb.add_option("--method", options.method, "The method that is trained")
+      ->type_name("NAME")
+      ->capture_default_str();
+  verb.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  verb.add_option(
+          "--loss", options.loss,
+          "cross_entropy puts that loss with random targets behind the model: of logits [N, C, …], "
+          "or "
+          "[N, T, C] where there are three dimensions. Without it the backward starts from random "
+          "gradients of the outputs, and the memory of a loss comes on top")
+      ->type_name("LOSS");
+  verb.add_option("--library", options.libraries,
+                  "A shared library that registers custom operators")
+      ->type_name("FILE.so")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
+  verb.add_option("--reserve", options.reserve, "Set aside from the budget, as 200MB")
+      ->type_name("BYTES");
+  verb.add_option(
+          "--optimizer", options.optimizer,
+          "For --device-memory: sgd, momentum, adam, or bytes of state per parameter element")
+      ->type_name("NAME");
+  verb.add_option("--allow-op", options.allow_ops,
+                  "An unknown operator that may be run again, as my::op")
+      ->type_name("NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_option("--profile", options.profile, "Reuse a profile instead of recording one")
+      ->type_name("FILE");
+  verb.add_option("--save-profile", options.save_profile, "Write the profile, for --profile")
+      ->type_name("FILE");
+}
+
+c10::Device deviceOption(const std::string& text) {
+  c10::Device device(c10::kCPU);
+  try {
+    device = c10::Device(text);
+  } catch (const std::exception&) {
+    throw usage("--device '" + text + "' is no device; say cpu, cuda or cuda:N");
+  }
+  if (device.is_cpu()) return c10::Device(c10::kCPU);
+  if (!device.is_cuda())
+    throw usage("--device '" + text + "' is not supported; say cpu, cuda or cuda:N");
+  const c10::DeviceIndex index = device.has_index() ? device.index() : 0;
+  const c10::DeviceIndex count = c10::impl::hasDeviceGuardImpl(device.type())
+                                     ? c10::impl::VirtualGuardImpl(device.type()).deviceCount()
+                                     : 0;
+  if (index >= count) {
+    throw refused("--device " + text + ": " +
+                  (count == 0 ? "no CUDA device is here"
+                              : "the last one is cuda:" + std::to_string(count - 1)) +
+                  "; use --device cpu");
+  }
+  return {device.type(), index};
+}
+
+Session openSession(const RunOptions& options) {
+  Session session;
+  const c10::Device device = deviceOption(options.device);
+  session.step.device = device.str();
+  if (options.loss == "cross_entropy") {
+    session.step.loss = StepOptions::Loss::kCrossEntropy;
+  } else if (!options.loss.empty()) {
+    throw usage("--loss '" + options.loss + "' is unknown; say cross_entropy, or leave it out");
+  }
+  session.inputs = sessionInputs(options, device);
+  session.input_text = options.inputs_file.empty() ? "--input " + joined(options.input_specs)
+                                                   : "--inputs " + options.inputs_file;
+  loadLibraries(options.libraries);
+  session.file = loadModel(options.model, device);
+  const torch::jit::Method method = methodOf(session.file, options.method);
+  checkArgumentCount(session, method);
+  tryForward(session, method);
+  return session;
+}
+
+OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& planning) {
+  OptimizeOptions options;
+  options.method = run.method;
+  options.allow_ops = planning.allow_ops;
+  if (!planning.reserve.empty()) {
+    options.reserve_bytes = parseOption("--reserve", [&] { return parseBytes(planning.reserve); });
+  }
+  if (!planning.max_overhead.empty()) {
+    options.max_overhead =
+        parseOption("--max-overhead", [&] { return parsePercentage(planning.max_overhead); });
+  }
+  if (!planning.profile.empty()) options.profile_json = readText(planning.profile);
+  return options;
+}
+
+Budget budgetOption(const std::string& text) {
+  return parseOption("--budget", [&] { return parseBudget(text); });
+}
+
+}  // namespace remat::tools

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "passes/options.h"
+#include "tools/input_spec.h"
+#include "tools/model_file.h"
+
+namespace remat::tools {
+
+/// Options of every verb that runs the model.
+struct RunOptions {
+  std::string model;
+  std::string method = "forward";
+  std::vector<std::string> input_specs;
+  std::string inputs_file;
+  std::string device = "cpu";
+  std::string loss;
+  std::vector<std::string> libraries;
+};
+
+/// Options of the verbs that plan.
+struct PlanningOptions {
+  std::string reserve;
+  std::string max_overhead;
+  std::string device_memory;
+  std::string optimizer;
+  std::vector<std::string> allow_ops;
+  std::string profile;
+  std::string save_profile;
+};
+
+void addRunOptions(CLI::App& verb, RunOptions& options);
+void addPlanningOptions(CLI::App& verb, PlanningOptions& options);
+
+/// The model and its arguments, loaded and tried out.
+struct Session {
+  ModelFile file;
+  std::vector<c10::IValue> inputs;
+  StepOptions step;
+  std::string input_text;  ///< the inputs as the user gave them
+};
+
+/// Parses what the command line says, loads the model, and runs its forward once, without a trace
+/// in buffers or random state, so that an input that doesn't fit is reported as such. Throws
+/// ToolError.
+Session openSession(const RunOptions& options);
+
+/// The planner's options but for budget and step, before anything is loaded. Throws ToolError.
+OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& planning);
+
+/// The budget that one option gives; text of several names the option in errors.
+Budget budgetOption(const std::string& text);
+
+/// `cpu` or `cuda:N`, which is there. Throws ToolError.
+c10::Device deviceOption(const std::string& text);
+
+}  // namespace remat::tools

@@ -1,0 +1,218 @@
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+
+#include "ir/outline.h"
+#include "ir/remark.h"
+#include "llvm/Support/FileSystem.h"
+#include "passes/remat.h"
+#include "tools/budget.h"
+#include "tools/common_options.h"
+#include "tools/device_budget.h"
+#include "tools/errors.h"
+#include "tools/output_files.h"
+#include "tools/planning_session.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+#include "tools/verbs.h"
+#include "tools/version.h"
+
+namespace remat::tools {
+namespace {
+
+struct OptimizeArguments {
+  RunOptions run;
+  PlanningOptions planning;
+  std::string output;
+  std::string budget;
+  std::string dump_folder;
+  std::string report;
+  bool json = false;
+};
+
+/// Where the budget comes from a device's memory: the sum, printed and put into `options`.
+void applyDeviceMemory(const PlanningOptions& planning, int64_t device_memory, bool json,
+                       const Session& session, OptimizeOptions& options) {
+  const std::string optimizer = planning.optimizer.empty() ? "sgd" : planning.optimizer;
+  const DeviceBudget budget = deviceBudget(device_memory, optimizer, options.reserve_bytes,
+                                           session.file.module, session.inputs);
+  std::fprintf(json ? stderr : stdout, "%s", budget.text.c_str());
+  if (budget.step_bytes <= 0) {
+    throw ToolError(kOverBudget,
+                    session.file.path + ": --device-memory " + planning.device_memory +
+                        " leaves nothing for a training step; parameters, buffers, inputs and "
+                        "optimiser state take it all");
+  }
+  options.budget.kind = Budget::Kind::kBytes;
+  options.budget.bytes = budget.step_bytes;
+  options.reserve_bytes = 0;  // taken off above
+}
+
+/// Everything that can be wrong with the command line or the output paths, before the work.
+int64_t checkArguments(const OptimizeArguments& arguments) {
+  const PlanningOptions& planning = arguments.planning;
+  const int given = (arguments.budget.empty() ? 0 : 1) + (planning.max_overhead.empty() ? 0 : 1) +
+                    (planning.device_memory.empty() ? 0 : 1);
+  if (given != 1) {
+    throw usage(std::string(given == 0 ? "one" : "only one") +
+                " of --budget, --max-overhead and --device-memory is needed; say --budget 50%");
+  }
+  if (!planning.optimizer.empty() && planning.device_memory.empty()) {
+    throw usage("--optimizer needs --device-memory");
+  }
+  checkReportExtension(arguments.report);
+  int64_t device_memory = 0;
+  try {
+    if (!planning.device_memory.empty()) device_memory = parseBytes(planning.device_memory);
+    if (!planning.optimizer.empty()) optimizerBytesPerElement(planning.optimizer, 4);
+  } catch (const std::invalid_argument& error) {
+    throw usage((device_memory == 0 ? "--device-memory " : "--optimizer ") +
+                std::string(error.what()));
+  }
+  checkWritable(arguments.output);
+  for (const std::string& path : {arguments.report, planning.save_profile}) {
+    if (!path.empty()) checkWritable(path);
+  }
+  return device_memory;
+}
+
+/// `module` with everything it holds on the CPU, so that a file planned on another device loads
+/// anywhere.
+torch::jit::Module onCpu(const torch::jit::Module& module) {
+  std::stringstream archive;
+  module.save(archive);
+  return torch::jit::load(archive, c10::Device(c10::kCPU));
+}
+
+void addDumps(const OptimizeArguments& arguments, const OptimizeResult& result,
+              OutputFiles& files) {
+  if (arguments.dump_folder.empty()) return;
+  if (const std::error_code error = llvm::sys::fs::create_directories(arguments.dump_folder)) {
+    throw refused(arguments.dump_folder + ": can't be created: " + error.message());
+  }
+  files.add(arguments.dump_folder + "/before.ir", result.before_ir);
+  files.add(arguments.dump_folder + "/after.ir",
+            result.changed ? result.after_ir : result.before_ir);
+}
+
+void writeFiles(const OptimizeArguments& arguments, const Session& session,
+                OptimizeResult& result) {
+  OutputFiles files;
+  addDumps(arguments, result, files);
+  if (!arguments.report.empty()) {
+    files.add(arguments.report,
+              reportText({arguments.run.model, arguments.output, &result}, arguments.report));
+  }
+  if (!arguments.planning.save_profile.empty()) {
+    files.add(arguments.planning.save_profile, ir::toJson(result.profile));
+  }
+  result.annotations.tool_version = kToolVersion;
+  const torch::jit::Module module =
+      c10::Device(session.step.device).is_cpu() ? result.module : onCpu(result.module);
+  writeModel(module, session.file.extra_files, result.changed ? &result.annotations : nullptr,
+             files.add(arguments.output));
+  files.commit();
+}
+
+void printPeak(const char* name, int64_t bytes, int64_t original) {
+  std::printf("  %-16s%12s  %8s\n", name, ir::formatBytes(bytes).c_str(),
+              percent(original > 0 ? static_cast<double>(bytes) / static_cast<double>(original) : 0)
+                  .c_str());
+}
+
+void printSummary(const OptimizeArguments& arguments, const OptimizeResult& result) {
+  std::printf("%s: %s\n", arguments.run.model.c_str(), arguments.run.method.c_str());
+  printPeak("original peak", result.original_peak, result.original_peak);
+  if (!result.changed) {
+    std::printf("nothing to gain: %s\n%s: written as it was\n", result.reason_unchanged.c_str(),
+                arguments.output.c_str());
+    return;
+  }
+  printPeak("budget", result.plan.budget, result.original_peak);
+  printPeak("predicted peak", result.plan.predicted_peak, result.original_peak);
+  if (result.measured_peak > 0)
+    printPeak("measured peak", result.measured_peak, result.original_peak);
+  std::printf("  %-16s%12s  of one forward; %d of %d storages\n", "recomputed",
+              percent(result.plan.recompute_share).c_str(), result.plan.recomputed,
+              result.plan.recomputed + result.plan.kept);
+  std::printf("%s: written; load libremat_runtime.so before it\n", arguments.output.c_str());
+}
+
+int optimizeModel(const OptimizeArguments& arguments) {
+  const int64_t device_memory = checkArguments(arguments);
+  OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
+  if (!arguments.budget.empty()) options.budget = budgetOption(arguments.budget);
+  if (options.max_overhead >= 0) options.budget.kind = Budget::Kind::kMinimum;
+
+  Progress progress;
+  progress.show("loading " + arguments.run.model);
+  const Session session = openSession(arguments.run);
+  progress.clear();
+  printNotes(session);
+  options.step = session.step;
+  if (device_memory > 0) {
+    applyDeviceMemory(arguments.planning, device_memory, arguments.json, session, options);
+  }
+  if (ir::isOptimized(session.file.module, options.method)) {
+    std::fprintf(stderr, "note: %s is optimised already: it is planned anew from its original %s\n",
+                 arguments.run.model.c_str(), options.method.c_str());
+  }
+  options.progress = [&](const std::string& text) { progress.show(text); };
+  OptimizeResult result = naming(
+      arguments.run.model, [&] { return optimize(session.file.module, session.inputs, options); });
+  progress.show("writing " + arguments.output);
+  writeFiles(arguments, session, result);
+  progress.clear();
+  printRemarks(result.remarks);
+  if (arguments.json) {
+    std::printf("%s", jsonText(toJson({arguments.run.model, arguments.output, &result})).c_str());
+  } else {
+    printSummary(arguments, result);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void addOptimizeVerb(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<OptimizeArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "optimize", "Rewrites a model so that a training step fits a memory budget, and measures it");
+  verb->add_option("MODEL", arguments->run.model, "The saved model")->required();
+  verb->add_option("-o,--output", arguments->output, "Where the optimised model goes")
+      ->type_name("FILE")
+      ->required();
+  verb->add_option(
+          "--budget", arguments->budget,
+          "Of a training step's peak: 50% of the original's, 900MB, 2GiB, or min, as low as is "
+          "reachable. The peak is the most bytes that tensors of one step hold at once, above what "
+          "was "
+          "alive before it")
+      ->type_name("BUDGET");
+  verb->add_option(
+          "--max-overhead", arguments->planning.max_overhead,
+          "Instead of a budget: as little memory as this much predicted extra time allows, as 20%")
+      ->type_name("PERCENT");
+  verb->add_option("--device-memory", arguments->planning.device_memory,
+                   "Instead of a budget: what the device has for parameters, buffers, inputs, "
+                   "optimiser state, "
+                   "gradients and the step together, as 24GiB")
+      ->type_name("BYTES");
+  addRunOptions(*verb, arguments->run);
+  addPlanningOptions(*verb, arguments->planning);
+  verb->add_option("--dump-ir", arguments->dump_folder, "Write before.ir and after.ir there")
+      ->type_name("FOLDER");
+  verb->add_option("--report", arguments->report, "Write a report, .json or .html")
+      ->type_name("FILE");
+  verb->add_flag("--json", arguments->json, "Print the result as JSON");
+  verb->footer(
+      "Example:\n  remat-opt optimize gpt2.pt -o small.pt --input 4x512:int64:0..8191 --budget "
+      "900MB");
+  verb->callback(
+      [arguments, &action] { action = [arguments] { return optimizeModel(*arguments); }; });
+}
+
+}  // namespace remat::tools

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "ir/remark.h"
+#include "passes/remat.h"
+#include "tools/common_options.h"
+#include "tools/errors.h"
+#include "tools/output_files.h"
+#include "tools/planning_session.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+#include "tools/verbs.h"
+
+namespace remat::tools {
+namespace {
+
+struct PlanArguments {
+  RunOptions run;
+  PlanningOptions planning;
+  std::vector<std::string> budgets;
+  bool json = false;
+};
+
+/// 100 %, 90 %, …, 10 %.
+std::vector<Budget> defaultBudgets() {
+  std::vector<Budget> budgets;
+  for (int tenths = 10; tenths >= 1; --tenths) {
+    Budget budget;
+    budget.fraction = tenths / 10.0;
+    budgets.push_back(budget);
+  }
+  return budgets;
+}
+
+/// The memory/time curve of one model.
+struct Curve {
+  int64_t original_peak = 0;
+  ir::Plan minimum;
+  std::vector<ir::Plan>
+      points;  ///< those that keep their budget, then, where it was asked for, the minimum
+  std::vector<int64_t> missed;  ///< budgets that can't be met
+};
+
+Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bool with_minimum,
+                const OptimizeOptions& options) {
+  Curve curve;
+  curve.original_peak = analysis.original_peak;
+  const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
+  curve.minimum = plans.size() > budgets.size() ? plans.back() : planMinimum(analysis, options);
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    const ir::Plan& plan = plans.at(i);
+    if (budgets[i].kind == Budget::Kind::kMinimum || plan.predicted_peak <= plan.budget) {
+      curve.points.push_back(plan);
+    } else {
+      curve.missed.push_back(plan.budget);
+    }
+  }
+  if (with_minimum) {
+    curve.points.push_back(curve.minimum);
+    curve.points.back().budget = curve.minimum.predicted_peak;
+  }
+  return curve;
+}
+
+llvm::json::Value toJson(const Curve& curve) {
+  llvm::json::Array points;
+  for (const ir::Plan& plan : curve.points) {
+    points.push_back(llvm::json::Object{{"budget", plan.budget},
+                                        {"predicted_peak", plan.predicted_peak},
+                                        {"recompute_share", plan.recompute_share},
+                                        {"kept", plan.kept},
+                                        {"recomputed", plan.recomputed},
+                                        {"planning_seconds", plan.planning_seconds}});
+  }
+  return llvm::json::Object{{"original_peak", curve.original_peak},
+                            {"minimum_peak", curve.minimum.predicted_peak},
+                            {"points", std::move(points)}};
+}
+
+void printTable(const Curve& curve) {
+  std::printf("original peak %s, smallest reachable %s\n",
+              ir::formatBytes(curve.original_peak).c_str(),
+              ir::formatBytes(curve.minimum.predicted_peak).c_str());
+  std::printf("%12s %8s %12s %8s %12s %6s %11s %10s\n", "budget", "", "predicted", "", "recomputed",
+              "kept", "recomputed", "planning");
+  std::printf("%12s %8s %12s %8s %12s %6s %11s %10s\n", "", "", "peak", "", "of a forward", "",
+              "storages", "seconds");
+  const auto share = [&](int64_t bytes) {
+    return percent(static_cast<double>(bytes) /
+                   static_cast<double>(std::max<int64_t>(curve.original_peak, 1)));
+  };
+  for (const ir::Plan& plan : curve.points) {
+    std::printf("%12s %8s %12s %8s %12s %6d %11d %10.2f\n", ir::formatBytes(plan.budget).c_str(),
+                share(plan.budget).c_str(), ir::formatBytes(plan.predicted_peak).c_str(),
+                share(plan.predicted_peak).c_str(), percent(plan.recompute_share).c_str(),
+                plan.kept, plan.recomputed, plan.planning_seconds);
+  }
+}
+
+/// Given budgets that can't be met end the verb with the budget's exit code, after what can be met
+/// was printed.
+void refuseMissed(const PlanArguments& arguments, const Curve& curve) {
+  if (arguments.budgets.empty() || curve.missed.empty()) return;
+  std::string missed;
+  for (const int64_t budget : curve.missed) {
+    missed += (missed.empty() ? "" : ", ") + ir::formatBytes(budget);
+  }
+  throw ToolError(kOverBudget, arguments.run.model + ": the budget of " + missed +
+                                   " can't be met; the smallest reachable peak is " +
+                                   ir::formatBytes(curve.minimum.predicted_peak) + " (" +
+                                   std::to_string(curve.minimum.predicted_peak) + " bytes)");
+}
+
+int planModel(const PlanArguments& arguments) {
+  std::vector<Budget> budgets;
+  for (const std::string& text : arguments.budgets) budgets.push_back(budgetOption(text));
+  if (budgets.empty()) budgets = defaultBudgets();
+  OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
+  if (!arguments.planning.save_profile.empty()) checkWritable(arguments.planning.save_profile);
+
+  Progress progress;
+  progress.show("loading " + arguments.run.model);
+  const Session session = openSession(arguments.run);
+  progress.clear();
+  printNotes(session);
+  options.step = session.step;
+  options.progress = [&](const std::string& text) { progress.show(text); };
+  const Analysis analysis = naming(
+      arguments.run.model, [&] { return analyze(session.file.module, session.inputs, options); });
+  const Curve curve = naming(arguments.run.model, [&] {
+    return makeCurve(analysis, budgets, arguments.budgets.empty(), options);
+  });
+  if (!arguments.planning.save_profile.empty()) {
+    OutputFiles files;
+    files.add(arguments.planning.save_profile, ir::toJson(analysis.profile));
+    files.commit();
+  }
+  progress.clear();
+  printRemarks(analysis.remarks);
+  if (arguments.json) {
+    std::printf("%s", jsonText(toJson(curve)).c_str());
+  } else {
+    printTable(curve);
+  }
+  std::fflush(stdout);
+  refuseMissed(arguments, curve);
+  return kDone;
+}
+
+}  // namespace
+
+void addPlanVerb(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<PlanArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "plan", "Prints what each memory budget would cost in time; writes no model");
+  verb->add_option("MODEL", arguments->run.model, "The saved model")->required();
+  verb->add_option(
+          "--budget", arguments->budgets,
+          "A budget as optimize takes it; repeat it for more. Without it: 100%, 90% … 10% and min")
+      ->type_name("BUDGET")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  addRunOptions(*verb, arguments->run);
+  addPlanningOptions(*verb, arguments->planning);
+  verb->add_flag("--json", arguments->json, "Print the curve as JSON");
+  verb->footer(
+      "Example:\n  remat-opt plan resnet50.pt --input 16x3x224x224 --budget 80% --budget 50%");
+  verb->callback([arguments, &action] { action = [arguments] { return planModel(*arguments); }; });
+}
+
+}  // namespace remat::tools

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+
+#include "llvm/Support/JSON.h"
+#include "passes/remat.h"
+
+namespace remat::tools {
+
+/// What `optimize` did, for --json and --report.
+struct Report {
+  std::string model;
+  std::string output;
+  const OptimizeResult* result = nullptr;
+};
+
+llvm::json::Value toJson(const Report& report);
+
+/// One self-contained page: summary, remarks, the graph after.
+std::string toHtml(const Report& report);
+
+/// JSON or HTML, by the extension of `path`. Throws ToolError (usage) on any other.
+std::string reportText(const Report& report, const std::string& path);
+void checkReportExtension(const std::string& path);
+
+/// Indented, with a newline at the end.
+std::string jsonText(llvm::json::Value value);
+
+}  // namespace remat::tools

@@ -1,0 +1,187 @@
+#include <ATen/ATen.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "ir/remark.h"
+#include "tools/common_options.h"
+#include "tools/errors.h"
+#include "tools/planning_session.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+#include "tools/verbs.h"
+#include "tools/verification.h"
+
+namespace remat::tools {
+namespace {
+
+namespace json = llvm::json;
+
+struct VerifyArguments {
+  RunOptions run;
+  std::string optimized;
+  int rounds = 5;
+  bool json = false;
+};
+
+/// Both files must hold the same parameters and buffers: otherwise a difference would say nothing
+/// of the rewrite.
+void checkSameModel(const ModelFile& original, const ModelFile& optimized) {
+  const auto compare = [&](const auto& left, const auto& right, const char* what) {
+    auto a = left.begin();
+    auto b = right.begin();
+    for (; a != left.end() && b != right.end(); ++a, ++b) {
+      const at::Tensor& first = (*a).value;
+      const at::Tensor& second = (*b).value;
+      const bool same = (*a).name == (*b).name && first.sizes() == second.sizes() &&
+                        first.scalar_type() == second.scalar_type();
+      if (same) continue;
+      throw refused(optimized.path + ": is no version of " + original.path + ": " + what + " " +
+                    (*a).name +
+                    " differs in name, shape or dtype; give the file that was made from it");
+    }
+    if (a != left.end() || b != right.end()) {
+      throw refused(optimized.path + ": is no version of " + original.path +
+                    ": it has another number of " + what +
+                    "s; give the file that was made from it");
+    }
+  };
+  compare(original.module.named_parameters(), optimized.module.named_parameters(), "parameter");
+  compare(original.module.named_buffers(), optimized.module.named_buffers(), "buffer");
+  if (original.module.is_training() != optimized.module.is_training()) {
+    throw refused(optimized.path +
+                  ": one of the files is in training mode and the other in evaluation mode; "
+                  "save both in the same");
+  }
+}
+
+bool sameParameterValues(const ModelFile& original, const ModelFile& optimized) {
+  const auto left = original.module.parameters();
+  const auto right = optimized.module.parameters();
+  auto b = right.begin();
+  for (const at::Tensor& parameter : left) {
+    if (!at::equal(parameter.detach(), (*b).detach())) return false;
+    ++b;
+  }
+  return true;
+}
+
+json::Value toJson(const Verification& result, const ModelFile& optimized) {
+  json::Value predicted = nullptr;
+  if (optimized.annotations) predicted = optimized.annotations->predicted_peak;
+  const Parity& parity = result.parity;
+  return json::Object{{"parity", json::Object{{"outputs", matchName(parity.outputs)},
+                                              {"gradients", matchName(parity.gradients)},
+                                              {"buffers", matchName(parity.buffers)},
+                                              {"random_state", matchName(parity.random_state)},
+                                              {"max_difference", parity.max_difference}}},
+                      {"peak_bytes", json::Object{{"original", result.original_peak},
+                                                  {"optimized", result.optimized_peak},
+                                                  {"predicted", std::move(predicted)}}},
+                      {"step_seconds", json::Object{{"original", result.original_seconds},
+                                                    {"optimized", result.optimized_seconds}}},
+                      {"recompute_share_of_forward", result.recompute_share}};
+}
+
+void printParity(const char* name, const Parity& parity) {
+  std::printf("%s: outputs %s, gradients %s, buffers %s, random state %s", name,
+              matchName(parity.outputs), matchName(parity.gradients), matchName(parity.buffers),
+              matchName(parity.random_state));
+  if (parity.worst() != Match::kBitwise)
+    std::printf("; largest difference %.1e", parity.max_difference);
+  std::printf("\n");
+}
+
+void printResult(const Verification& result, const ModelFile& optimized) {
+  const auto original = static_cast<double>(result.original_peak);
+  printParity("parity, 4 steps", result.parity);
+  if (result.optimized_parity.worst() != Match::kBitwise) {
+    printParity("with TorchScript's own optimisation on, which rounds differently",
+                result.optimized_parity);
+  }
+  std::printf("%-14s%14s%14s%10s\n", "", "original", "optimised", "");
+  std::printf("%-14s%14s%14s%10s\n", "step peak", ir::formatBytes(result.original_peak).c_str(),
+              ir::formatBytes(result.optimized_peak).c_str(),
+              percent(static_cast<double>(result.optimized_peak) / original).c_str());
+  if (optimized.annotations) {
+    const int64_t predicted = optimized.annotations->predicted_peak;
+    std::printf("%-14s%14s%14s%10s\n", "  predicted", "", ir::formatBytes(predicted).c_str(),
+                percent(static_cast<double>(predicted) / original).c_str());
+  }
+  std::printf("%-14s%12.4f s%12.4f s%10s\n", "step time", result.original_seconds,
+              result.optimized_seconds,
+              percent(result.optimized_seconds / result.original_seconds).c_str());
+  std::printf("%-14s%14s%14s  of one forward\n", "recomputed", "",
+              percent(result.recompute_share).c_str());
+}
+
+/// The file's own budget binds where its method was measured on the kind of device it was planned
+/// for.
+void checkBudget(const VerifyArguments& arguments, const Session& session,
+                 const ModelFile& optimized, const Verification& result) {
+  if (!optimized.annotations || optimized.annotations->budget <= 0) return;
+  const ir::Annotations& annotations = *optimized.annotations;
+  if (annotations.method != arguments.run.method || annotations.device != session.step.device)
+    return;
+  if (result.optimized_peak <= annotations.budget) return;
+  throw ToolError(kOverBudget, optimized.path + ": the measured peak of " +
+                                   ir::formatBytes(result.optimized_peak) +
+                                   " is above its budget of " +
+                                   ir::formatBytes(annotations.budget) + " (planned for " +
+                                   annotations.inputs + "); optimise it for these inputs");
+}
+
+int verifyModels(const VerifyArguments& arguments) {
+  Progress progress;
+  progress.show("loading " + arguments.run.model);
+  const Session session = openSession(arguments.run);
+  const ModelFile optimized = loadModel(arguments.optimized, c10::Device(session.step.device));
+  methodOf(optimized, arguments.run.method);
+  checkSameModel(session.file, optimized);
+  progress.clear();
+  const bool same_values = sameParameterValues(session.file, optimized);
+  if (!same_values) {
+    std::fprintf(stderr, "note: the files hold different parameter values, so results differ\n");
+  }
+  const Verification result = naming(arguments.optimized, [&] {
+    return verifySides({session.file.module, arguments.run.method},
+                       {optimized.module, arguments.run.method}, session.inputs, session.step,
+                       arguments.rounds, [&](const std::string& text) { progress.show(text); });
+  });
+  progress.clear();
+  if (arguments.json) {
+    std::printf("%s", jsonText(toJson(result, optimized)).c_str());
+  } else {
+    printResult(result, optimized);
+  }
+  std::fflush(stdout);
+  if (result.parity.worst() == Match::kDifferent) {
+    throw ToolError(kDifference, optimized.path + ": differs from " + session.file.path +
+                                     (same_values ? "; don't train with it, and report this"
+                                                  : ": the files hold different parameter values"));
+  }
+  checkBudget(arguments, session, optimized, result);
+  return kDone;
+}
+
+}  // namespace
+
+void addVerifyVerb(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<VerifyArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "verify",
+      "Trains both models for some steps: are results equal, and what do peak and time come to?");
+  verb->add_option("MODEL", arguments->run.model, "The original model")->required();
+  verb->add_option("OUT", arguments->optimized, "The optimised model")->required();
+  addRunOptions(*verb, arguments->run);
+  verb->add_option("--rounds", arguments->rounds,
+                   "Interleaved steps of both that are timed; the best counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_flag("--json", arguments->json, "Print the result as JSON");
+  verb->footer("Example:\n  remat-opt verify resnet50.pt small.pt --input 16x3x224x224");
+  verb->callback(
+      [arguments, &action] { action = [arguments] { return verifyModels(*arguments); }; });
+}
+
+}  // namespace remat::tools
