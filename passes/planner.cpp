@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <numeric>
 
 #include "passes/cut_seeds.h"
 #include "passes/local_search.h"
 #include "passes/plan_archive.h"
+#include "passes/segment_seeds.h"
 #include "passes/simulator.h"
 
 namespace remat {
@@ -14,13 +16,17 @@ namespace {
 
 constexpr int kPriceSteps = 60;
 constexpr int kCutRounds = 60;
-constexpr int kRestarts = 6;
 /// First temperatures of the annealings, as shares of the time that recomputing everything takes:
-/// enough to leave any plan, and just enough to rearrange one.
-constexpr double kHot = 0.2;
-constexpr double kWarm = 0.01;
+/// enough to leave any plan, or just enough to rearrange one.
+constexpr double kHeats[] = {0.01, 0.2, 0.01, 0.003};
+constexpr int kRestarts = std::size(kHeats);
+/// What a byte above the budget costs (LocalSearch::setPenalty) once it was met, and before.
 constexpr double kRelaxed = 6;
 constexpr double kUrgent = 60;
+constexpr int kDescents = 8;
+constexpr int kCorrections = 8;
+constexpr size_t kHullGuides = 10;
+constexpr size_t kNearGuides = 6;
 
 }  // namespace
 
@@ -33,11 +39,21 @@ class Planner::Search {
         cuts_(simulator_, archive_),
         local_(simulator_, archive_, options.seed) {
     cuts_.sweepPrices(kPriceSteps);
+    std::vector<std::vector<char>> hull;
+    for (const auto& [peak, entry] : archive_.entries()) hull.push_back(entry.keep);
+    for (size_t i = 0; i < std::min(kHullGuides, hull.size()); ++i) {
+      hull_.push_back(hull[i * hull.size() / std::min(kHullGuides, hull.size())]);
+    }
   }
 
   ir::Plan plan(int64_t budget) {
     const auto start = std::chrono::steady_clock::now();
-    improve(budget);
+    if (simulator_.evaluate(simulator_.keepAll()).peak > budget) {
+      // A budget far below everything known is approached from above.
+      if (archive_.lowest()->evaluation.peak <= budget * 5 / 4)
+        improve(budget, options_.evaluations);
+      descend(budget);
+    }
     ir::Plan plan = best(budget);
     plan.planning_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -52,16 +68,58 @@ class Planner::Search {
   }
 
  private:
-  void improve(int64_t budget) {
-    const std::vector<char> all = simulator_.keepAll();
-    if (simulator_.evaluate(all).peak <= budget) return;
+  /// Spends the evaluations on one budget: recombine what is known, disturb, descend, recombine
+  /// again.
+  void improve(int64_t budget, int64_t evaluations) {
     cuts_.forBudget(budget, kCutRounds);
-    const int64_t share = options_.evaluations / (kRestarts + 1);
+    recombine(budget);
+    const int64_t share = evaluations / (kRestarts + 1);
     for (int restart = 0; restart < kRestarts; ++restart) {
       local_.setPenalty(archive_.best(budget) == nullptr ? kUrgent : kRelaxed);
-      local_.anneal(start(budget), budget, share, restart % 2 == 0 ? kHot : kWarm);
+      local_.anneal(start(budget), budget, share, kHeats[restart]);
+      recombine(budget);
     }
-    local_.polish(start(budget), budget, options_.evaluations - kRestarts * share);
+    local_.polish(start(budget), budget, evaluations - kRestarts * share);
+  }
+
+  /// Lower and lower targets until the lowest peak stays where it is.
+  void descend(int64_t budget) {
+    for (int round = 0; round < kDescents; ++round) {
+      const int64_t before = archive_.lowest()->evaluation.peak;
+      if (before <= budget) return;
+      const auto target = static_cast<int64_t>(static_cast<double>(before) * 0.97);
+      improve(std::max(budget, target), options_.evaluations / kDescents);
+    }
+  }
+
+  /// Segments of known plans put together anew. The dynamic program's own idea of a plan's peak is
+  /// corrected by the simulator's a few times.
+  void recombine(int64_t budget) {
+    const SegmentSeeds segments(simulator_, guides(budget));
+    int64_t target = budget;
+    for (int round = 0; round < kCorrections; ++round) {
+      const std::vector<char> keep = segments.solve(target);
+      if (keep.empty()) {
+        target += budget / 24;
+        continue;
+      }
+      const Evaluation evaluation = simulator_.evaluate(keep);
+      archive_.offer(evaluation, keep);
+      const int64_t off = budget - evaluation.peak;
+      target += off < 0 ? off : std::max(off, budget / 256);
+    }
+  }
+
+  /// The hull's plans, which show every price's taste, and the budget's neighbours.
+  std::vector<std::vector<char>> guides(int64_t budget) const {
+    std::vector<std::vector<char>> plans = hull_;
+    const auto& entries = archive_.entries();
+    auto at = entries.upper_bound(budget);
+    for (size_t i = 0; i < kNearGuides / 2 && at != entries.begin(); ++i) --at;
+    for (size_t i = 0; i < kNearGuides && at != entries.end(); ++i, ++at) {
+      plans.push_back(at->second.keep);
+    }
+    return plans;
   }
 
   std::vector<char> start(int64_t budget) const {
@@ -93,6 +151,7 @@ class Planner::Search {
   PlanArchive archive_;
   CutSeeds cuts_;
   LocalSearch local_;
+  std::vector<std::vector<char>> hull_;  ///< plans of the first cuts, from low to high peaks
 };
 
 Planner::Planner(const PlanningInput& input, const PlannerOptions& options)

@@ -238,7 +238,9 @@ struct SimulationModel::Builder {
     std::vector<char> released(profile.slots.size(), 0);
     Bulk bulk;
     auto emit = [&](OpKind kind, int32_t slot, size_t step) {
-      model.backward.push_back({bulk, kind, slot, static_cast<int32_t>(step)});
+      const int32_t node = profile.backward[step].node;
+      model.backward.push_back(
+          {bulk, kind, slot, static_cast<int32_t>(step), node < 0 ? -1 : position(node)});
       bulk = Bulk();
     };
     for (size_t step = 0; step < profile.backward.size(); ++step) {

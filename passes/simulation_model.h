@@ -84,6 +84,7 @@ struct SimulationModel {
     OpKind kind = OpKind::kNone;
     int32_t slot = -1;
     int32_t profile_step = -1;
+    int32_t node = -1;  ///< the node whose backward it is; -1: nobody's
   };
 
   explicit SimulationModel(const PlanningInput& input);

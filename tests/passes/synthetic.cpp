@@ -337,7 +337,6 @@ PlanningInput transformer(int layers, int64_t width) {
     op.inputs = {x};
     op.output_bytes = {bytes, bytes / 4};
     op.seconds = 2 * byte * bytes;
-    op.replayable = false;
     op.saved = {builder.valueCount() + 1};
     return builder.add(op);
   };
