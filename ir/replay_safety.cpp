@@ -1,115 +1,19 @@
 #include "ir/replay_safety.h"
 
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
-
-#include <map>
-#include <optional>
-#include <string>
 
 #include "ir/names.h"
 
 namespace remat::ir {
 namespace {
 
-using torch::jit::AliasDb;
-using torch::jit::Block;
 using torch::jit::Node;
 using torch::jit::Value;
 
 bool isKind(const Node& node, const char* name) {
   return node.kind() == c10::Symbol::fromQualString(name);
 }
-
-bool isBatchNormLike(const Node& node) {
-  return node.kind() == c10::aten::batch_norm || node.kind() == c10::aten::instance_norm;
-}
-
-/// `self.layer1.0.bn1.num_batches_tracked` as a path of attribute names; nothing for other values.
-std::optional<std::string> attributePath(const Value* value) {
-  std::string path;
-  const Node* node = value->node();
-  while (node->kind() == c10::prim::GetAttr) {
-    path = "." + node->s(c10::attr::name) + path;
-    value = node->input(0);
-    node = value->node();
-  }
-  if (path.empty() || node->kind() != c10::prim::Param) {
-    return std::nullopt;
-  }
-  return value->debugName() + path;
-}
-
-bool schemaWrites(const Node& node) {
-  const auto* schema = node.maybeSchema();
-  return schema != nullptr && schema->is_mutable();
-}
-
-/// Nodes that may write something: by schema, or because they hold or call code that might.
-void collectWriters(Block* block, const AliasDb& aliases, std::vector<Node*>& writers) {
-  for (Node* node : block->nodes()) {
-    for (Block* inner : node->blocks()) {
-      collectWriters(inner, aliases, writers);
-    }
-    if (node->blocks().empty() && (aliases.isMutable(node) || schemaWrites(*node))) {
-      writers.push_back(node);
-    }
-  }
-}
-
-/// A write that can only reach one attribute which nobody else in the graph looks at.
-class PrivateAttributeWrites {
- public:
-  explicit PrivateAttributeWrites(Block* block) { countUses(block); }
-
-  bool contains(const Node* writer) const {
-    if (writer->kind() == c10::prim::SetAttr || !schemaWrites(*writer)) {
-      return isBatchNormLike(*writer);
-    }
-    const auto& arguments = writer->schema().arguments();
-    for (size_t i = 0; i < arguments.size() && i < writer->inputs().size(); ++i) {
-      const auto* alias = arguments[i].alias_info();
-      if (alias == nullptr || !alias->isWrite()) {
-        continue;
-      }
-      const auto path = attributePath(writer->input(i));
-      if (!path || foreign_uses_.count(*path) != 0) {
-        return false;
-      }
-    }
-    // What the write returns is the attribute again: it must lead nowhere.
-    for (const Value* output : writer->outputs()) {
-      if (output->hasUses()) {
-        return false;
-      }
-    }
-    return true;
-  }
-
- private:
-  /// Uses of an attribute's value other than by an in-place op on it or as a running statistic.
-  void countUses(Block* block) {
-    for (Node* node : block->nodes()) {
-      for (size_t i = 0; i < node->inputs().size(); ++i) {
-        const auto path = attributePath(node->input(i));
-        if (!path || node->kind() == c10::prim::GetAttr) {
-          continue;
-        }
-        const bool statistic = isBatchNormLike(*node) && (i == 3 || i == 4);
-        const bool own_write = schemaWrites(*node) && i == 0;
-        if (!statistic && !own_write) {
-          foreign_uses_[*path]++;
-        }
-      }
-      for (Block* inner : node->blocks()) {
-        countUses(inner);
-      }
-    }
-  }
-
-  std::map<std::string, int> foreign_uses_;
-};
 
 bool isFrameType(const c10::Type& type) {
   switch (type.kind()) {
@@ -201,32 +105,14 @@ bool isReplayableByForm(const OrderedNode& ordered) {
   if (isContainerOp(node)) {
     return true;
   }
-  if (node.maybeOperator() == nullptr || schemaWrites(node) || node.hasSideEffects()) {
+  if (node.maybeOperator() == nullptr || node.hasSideEffects()) {
+    return false;
+  }
+  const auto* schema = node.maybeSchema();
+  if (schema != nullptr && schema->is_mutable()) {
     return false;
   }
   return !isRandom(node) || isKind(node, kDropoutMask);
-}
-
-std::vector<char> writtenValues(const std::shared_ptr<torch::jit::Graph>& graph,
-                                const RegionOrder& order) {
-  std::vector<char> written(order.values.size(), 0);
-  AliasDb aliases(graph);
-  std::vector<Node*> writers;
-  collectWriters(graph->block(), aliases, writers);
-  const PrivateAttributeWrites private_writes(graph->block());
-  for (const Node* writer : writers) {
-    if (private_writes.contains(writer)) {
-      continue;
-    }
-    for (size_t id = 0; id < order.values.size(); ++id) {
-      Value* value = order.values[id];
-      if (written[id] == 0 && holdsTensors(*value->type()) &&
-          aliases.writesToAlias(const_cast<Node*>(writer), {value})) {
-        written[id] = 1;
-      }
-    }
-  }
-  return written;
 }
 
 }  // namespace remat::ir

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "ir/region_order.h"
 
 namespace c10 {
@@ -24,13 +21,5 @@ bool isReplayableByForm(const OrderedNode& node);
 
 /// Whether a value of this type holds tensors: a tensor, or a list or tuple or optional of such.
 bool holdsTensors(const c10::Type& type);
-
-/// By value id: whether some node of the graph may write the value's bytes, through whatever alias.
-/// Such a value is never recomputed. Writes to an attribute that nothing but its writer (and
-/// batch_norm's running statistics) uses count for that attribute alone: AliasDb puts all
-/// attributes, arguments and container elements into one set, and BatchNorm's
-/// `num_batches_tracked.add_(1)` would refuse every network.
-std::vector<char> writtenValues(const std::shared_ptr<torch::jit::Graph>& graph,
-                                const RegionOrder& order);
 
 }  // namespace remat::ir

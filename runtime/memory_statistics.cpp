@@ -79,7 +79,7 @@ void installMemoryStatistics() {
     state().base = c10::GetAllocator(c10::kCPU);
     TORCH_CHECK(state().base->raw_deleter() != nullptr,
                 "LibTorch's CPU allocator can't be counted: it has no raw deleter");
-    static CountingAllocator* const allocator = new CountingAllocator;
+    static auto* const allocator = new CountingAllocator;
     constexpr uint8_t kAboveDefault = 1;
     c10::SetAllocator(c10::kCPU, allocator, kAboveDefault);
     TORCH_CHECK(c10::GetAllocator(c10::kCPU) == allocator,

@@ -9,6 +9,7 @@
 #include "ir/location.h"
 #include "ir/names.h"
 #include "ir/replay_safety.h"
+#include "ir/verifier.h"
 #include "runtime/liveness.h"
 
 namespace remat::runtime {
@@ -269,22 +270,8 @@ class Compiler {
 
   void decideKept() {
     auto& p = *program_;
-    const std::vector<char> written = ir::writtenValues(p.graph, order_);
-    std::vector<char> is_written(p.valueCount(), 0);
-    for (size_t i = 0; i < written.size(); ++i) {
-      if (written[i] != 0) {
-        is_written[alias_[i]] = 1;
-      }
-    }
-    for (ProgramNode& node : p.nodes) {
-      const auto touches = [&](const std::vector<int32_t>& values) {
-        return std::any_of(values.begin(), values.end(), [&](int32_t v) {
-          return is_written[v] != 0 &&
-                 !(node.hidden_state == HiddenState::kRunningStatistics && p.producer[v] >= 0 &&
-                   p.nodes[p.producer[v]].is_get_attribute);
-        });
-      };
-      node.replayable = node.replayable && !touches(node.inputs) && !touches(node.outputs);
+    for (const int32_t value : ir::valuesToKeepAnyway(*p.graph)) {
+      p.kept[alias_[value]] = 1;
     }
     for (size_t v = 0; v < p.valueCount(); ++v) {
       const int32_t producer = p.producer[v];

@@ -40,7 +40,7 @@ struct ProgramNode {
   std::vector<int32_t> inputs;
   std::vector<int32_t> replay_inputs;  ///< distinct, without constants and hidden state
   std::vector<int32_t> outputs;
-  bool replayable = false;    ///< by form, and nothing it reads or makes is written by the region
+  bool replayable = false;    ///< by its form
   bool recomputable = false;  ///< replayable, and some output is not kept
   // kBranch: node ids of each block, its outputs, and what dies on entering and leaving it.
   struct Arm {

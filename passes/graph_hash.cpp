@@ -1,0 +1,17 @@
+#include "passes/graph_hash.h"
+
+#include <llvm/Support/Format.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Support/xxhash.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+namespace remat {
+
+std::string graphHash(const torch::jit::Graph& graph) {
+  const std::string text = graph.toString(/*print_source_locations=*/false);
+  std::string digits;
+  llvm::raw_string_ostream(digits) << llvm::format_hex_no_prefix(llvm::xxHash64(text), 16);
+  return digits;
+}
+
+}  // namespace remat

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+namespace torch::jit {
+struct Graph;
+}
+
+namespace remat {
+
+/// 16 hexadecimal digits of a graph's text (without source lines): the same on every machine.
+std::string graphHash(const torch::jit::Graph& graph);
+
+}  // namespace remat

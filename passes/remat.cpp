@@ -1,0 +1,213 @@
+#include "passes/remat.h"
+
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "ir/dump.h"
+#include "ir/outline.h"
+#include "passes/marks.h"
+#include "passes/module_state.h"
+#include "passes/notes.h"
+#include "passes/planner.h"
+#include "passes/rewriter.h"
+#include "passes/training_step.h"
+#include "runtime/runtime.h"
+
+namespace remat {
+namespace {
+
+constexpr int kAttempts = 3;
+constexpr int kOverheadSteps = 12;
+
+PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
+  PlanningInput input;
+  input.profile = analysis.profile;
+  input.replayable = analysis.replayable;
+  input.minimum_bytes = options.minimum_bytes;
+  return input;
+}
+
+int64_t budgetBytes(const Budget& budget, const Analysis& analysis,
+                    const OptimizeOptions& options) {
+  const int64_t bytes =
+      budget.kind == Budget::Kind::kFraction
+          ? static_cast<int64_t>(budget.fraction * static_cast<double>(analysis.original_peak))
+          : budget.bytes;
+  return bytes - options.reserve_bytes;
+}
+
+/// The plan with the lowest peak among those whose extra time stays within the bound: peaks between
+/// the minimum and everything kept are halved until the bound is met as tightly as it can be.
+ir::Plan planForOverhead(Planner& planner, const Analysis& analysis, double max_overhead) {
+  const double bound = max_overhead * analysis.profile.step_seconds;
+  ir::Plan best = planner.minimum();
+  if (best.recompute_seconds <= bound) {
+    return best;
+  }
+  int64_t low = best.predicted_peak;
+  int64_t high = std::max(analysis.original_peak, analysis.profile.peak_bytes);
+  best = planner.plan(high);
+  for (int i = 0; i < kOverheadSteps && high - low > analysis.original_peak / 1000; ++i) {
+    const int64_t middle = low + (high - low) / 2;
+    ir::Plan plan = planner.plan(middle);
+    if (plan.recompute_seconds <= bound) {
+      best = std::move(plan);
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  return best;
+}
+
+ir::Plan choosePlan(Planner& planner, const Budget& budget, const Analysis& analysis,
+                    const OptimizeOptions& options) {
+  if (options.max_overhead >= 0) {
+    return planForOverhead(planner, analysis, options.max_overhead);
+  }
+  if (budget.kind == Budget::Kind::kMinimum) {
+    return planner.minimum();
+  }
+  return planner.plan(budgetBytes(budget, analysis, options));
+}
+
+std::string sentence(const OptimizeOptions& options, const ir::Plan& plan, int64_t budget) {
+  return "the budget of " + ir::formatBytes(budget) +
+         " can't be met: the lowest reachable peak of " + options.method + " is " +
+         ir::formatBytes(plan.predicted_peak) + " (" + std::to_string(plan.predicted_peak) +
+         " bytes), predicted; ask for that much or --budget min, or use a smaller batch";
+}
+
+/// Why the model is to stay as it is; empty if a rewrite gains something.
+std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& options,
+                         const ir::Plan& plan) {
+  const bool bounded = options.budget.kind != Budget::Kind::kMinimum && options.max_overhead < 0;
+  if (bounded && analysis.original_peak <= budgetBytes(options.budget, analysis, options)) {
+    return "the model's step peak of " + ir::formatBytes(analysis.original_peak) +
+           " is within the budget as it is";
+  }
+  if (plan.predicted_peak + options.minimum_bytes > analysis.original_peak) {
+    return "no plan lowers the step's peak of " + ir::formatBytes(analysis.original_peak) + " by " +
+           ir::formatBytes(options.minimum_bytes) + " or more";
+  }
+  return "";
+}
+
+struct Rewritten {
+  torch::jit::Module module;
+  std::shared_ptr<torch::jit::Graph> region;
+};
+
+Rewritten rewrite(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
+                  const std::string& method) {
+  Rewritten result;
+  result.region = rewriteRegion(analysis.graph, marksOf(input, plan));
+  result.module = ir::cloneForRewrite(analysis.prepared);
+  ir::outlineRegion(result.module, method, result.region);
+  return result;
+}
+
+/// Step peak of the rewritten model, bytes; the second of two steps.
+int64_t measure(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
+                const OptimizeOptions& options) {
+  TrainingStep step(module, inputs, options.step);
+  ModuleState state(module);
+  step.run(options.method, false);
+  const int64_t peak = step.run(options.method, false).peak_bytes;
+  state.restore();
+  return peak;
+}
+
+std::string dumpOriginal(const Analysis& analysis, const std::string& method) {
+  const auto graph = analysis.prepared.get_method(method).graph()->copy();
+  torch::jit::Inline(*graph);
+  return ir::dumpGraph(*graph);
+}
+
+}  // namespace
+
+std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
+                                const OptimizeOptions& options) {
+  Planner planner(planningInput(analysis, options));
+  std::vector<ir::Plan> plans;
+  for (const Budget& budget : budgets) {
+    plans.push_back(choosePlan(planner, budget, analysis, options));
+  }
+  plans.push_back(planner.minimum());
+  return plans;
+}
+
+ir::Plan planMinimum(const Analysis& analysis, const OptimizeOptions& options) {
+  return Planner(planningInput(analysis, options)).minimum();
+}
+
+OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
+                        const OptimizeOptions& options) {
+  runtime::initialize();
+  const auto say = [&](const std::string& text) {
+    if (options.progress) {
+      options.progress(text);
+    }
+  };
+  Analysis analysis = analyze(module, inputs, options);
+  const PlanningInput input = planningInput(analysis, options);
+  Planner planner(input);
+  OptimizeResult result;
+  result.original_peak = analysis.original_peak;
+  result.remarks = analysis.remarks;
+  result.before_ir = dumpOriginal(analysis, options.method);
+  result.module = analysis.prepared;
+
+  const bool bounded = options.budget.kind != Budget::Kind::kMinimum && options.max_overhead < 0;
+  const int64_t asked = bounded ? budgetBytes(options.budget, analysis, options) : 0;
+  Budget budget = options.budget;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    say("planning");
+    result.plan = choosePlan(planner, budget, analysis, options);
+    if (const std::string reason = reasonToStay(analysis, options, result.plan); !reason.empty()) {
+      result.reason_unchanged = reason;
+      break;
+    }
+    if (bounded && result.plan.predicted_peak > asked) {
+      throw BudgetError(sentence(options, result.plan, asked), result.plan.predicted_peak);
+    }
+    result.plan.budget = bounded ? asked : result.plan.predicted_peak;
+    say("rewriting");
+    Rewritten rewritten = rewrite(analysis, input, result.plan, options.method);
+    result.changed = true;
+    result.module = rewritten.module;
+    result.annotations.values = valueNotes(input, result.plan, result.remarks);
+    result.after_ir = ir::dumpGraph(*rewritten.region, &result.annotations);
+    if (!options.measure) {
+      break;
+    }
+    say("measuring the result");
+    result.measured_peak = measure(result.module, inputs, options);
+    if (!bounded || result.measured_peak <= asked) {
+      break;
+    }
+    if (attempt + 1 == kAttempts) {
+      throw BudgetError("the budget of " + ir::formatBytes(asked) + " was not met when measured (" +
+                            ir::formatBytes(result.measured_peak) + ") after " +
+                            std::to_string(kAttempts) + " plans; ask for a lower budget",
+                        result.measured_peak);
+    }
+    budget.kind = Budget::Kind::kBytes;
+    budget.bytes = asked + result.plan.predicted_peak - result.measured_peak + options.reserve_bytes;
+  }
+  result.annotations.method = options.method;
+  result.annotations.inputs = analysis.profile.inputs;
+  result.annotations.device = analysis.profile.device;
+  result.annotations.budget = result.plan.budget;
+  result.annotations.original_peak = analysis.original_peak;
+  result.annotations.predicted_peak = result.plan.predicted_peak;
+  result.annotations.recompute_share = result.plan.recompute_share;
+  result.profile = std::move(analysis.profile);
+  return result;
+}
+
+}  // namespace remat
