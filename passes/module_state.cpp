@@ -49,7 +49,7 @@ void seedGenerators(c10::Device device, uint64_t seed) {
   }
 }
 
-ModuleState::ModuleState(torch::jit::Module module) {
+ModuleState::ModuleState(const torch::jit::Module& module) {
   const at::NoGradGuard no_grad;
   for (const torch::jit::Module& owner : module.modules()) {
     const auto& type = owner.type();

@@ -30,7 +30,7 @@ void seedGenerators(c10::Device device, uint64_t seed);
 /// asked. Parameters' values are not part of it.
 class ModuleState {
  public:
-  explicit ModuleState(torch::jit::Module module);
+  explicit ModuleState(const torch::jit::Module& module);
   void restore();
 
  private:
