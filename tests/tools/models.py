@@ -1,0 +1,144 @@
+"""Small models for the end-to-end tests, each with activations large enough to be worth recomputing."""
+
+import warnings
+from typing import Dict, List, NamedTuple, Tuple
+
+import torch
+from torch import Tensor, nn
+
+warnings.simplefilter("ignore", DeprecationWarning)
+
+
+class Block(nn.Module):
+    """A residual block with in-place ops."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        y += x
+        return self.relu(y)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.blocks = nn.Sequential(*[Block(16) for _ in range(4)])
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(self.stem(x)).mean([2, 3]))
+
+
+def conv_net() -> nn.Module:
+    layers: List[nn.Module] = []
+    for channels in (3, 16, 16, 16):
+        layers += [nn.Conv2d(channels, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+
+
+def mlp() -> nn.Module:
+    layers: List[nn.Module] = []
+    for _ in range(6):
+        layers += [nn.Linear(128, 128), nn.GELU(), nn.Dropout(0.2)]
+    return nn.Sequential(*layers, nn.Linear(128, 10))
+
+
+class Trunk(nn.Module):
+    """What the models below wrap: their outputs differ in structure only."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(4)])
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+        hidden = self.layers(x)
+        return hidden, self.head(hidden)
+
+
+class DictOutput(Trunk):
+    def forward(self, x: Tensor) -> Dict[str, Tensor]:
+        hidden = self.layers(x)
+        return {"hidden": hidden, "logits": self.head(hidden)}
+
+
+class TupleOutput(Trunk):
+    def forward(self, x: Tensor) -> Tuple[Tensor, Tuple[Tensor, int]]:
+        hidden = self.layers(x)
+        logits = self.head(hidden)
+        return logits, (torch.argmax(logits, 1), 3)
+
+
+class ListOutput(Trunk):
+    def forward(self, x: Tensor) -> List[Tensor]:
+        hidden = self.layers(x)
+        return [hidden, self.head(hidden)]
+
+
+class Result(NamedTuple):
+    logits: Tensor
+    hidden: Tensor
+
+
+class NamedTupleOutput(Trunk):
+    def forward(self, x: Tensor) -> Result:
+        hidden = self.layers(x)
+        return Result(self.head(hidden), hidden)
+
+
+class TwoMethods(Trunk):
+    @torch.jit.export
+    def encode(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layers(x))
+
+
+ROWS = "1024x128"
+IMAGES = "8x3x32x32"
+
+
+def build(name: str) -> nn.Module:
+    """The eager model in training mode with the same weights every time."""
+    torch.manual_seed(0)
+    makers = {
+        "mlp": mlp,
+        "conv_net": conv_net,
+        "residual": Residual,
+        "dict": DictOutput,
+        "tuple": TupleOutput,
+        "list": ListOutput,
+        "named_tuple": NamedTupleOutput,
+        "two_methods": TwoMethods,
+        "linear": lambda: nn.Linear(128, 10),
+    }
+    return makers[name]().train()
+
+
+def spec(name: str) -> str:
+    """The --input that fits."""
+    return IMAGES if name in ("conv_net", "residual") else ROWS
+
+
+def sample(name: str) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn([int(size) for size in spec(name).split("x")], generator=generator)
+
+
+def save(name: str, path, how: str = "script") -> str:
+    model = build(name)
+    if how == "trace":
+        torch.jit.trace(model, sample(name), check_trace=False).save(str(path))
+    else:
+        torch.jit.script(model).save(str(path))
+    return str(path)

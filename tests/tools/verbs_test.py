@@ -1,0 +1,264 @@
+"""All verbs on small models: what they print and write."""
+
+import json
+
+import models
+import pytest
+import remat_opt
+import torch
+
+MODELS = [
+    ("mlp", "script"),
+    ("mlp", "trace"),
+    ("conv_net", "script"),
+    ("conv_net", "trace"),
+    ("residual", "script"),
+    ("residual", "trace"),
+    ("dict", "script"),
+    ("tuple", "script"),
+    ("list", "script"),
+    ("named_tuple", "script"),
+]
+BITWISE = {"outputs": "bitwise", "gradients": "bitwise", "buffers": "bitwise", "random_state": "bitwise"}
+
+
+def optimize(tmp_path, name, how="script", budget="60%", *options):
+    model = models.save(name, tmp_path / "model.pt", how)
+    out = tmp_path / "out.pt"
+    result = remat_opt.succeed_json(
+        "optimize", model, "-o", out, "--input", models.spec(name), "--budget", budget, *options
+    )
+    return model, out, result
+
+
+@pytest.mark.parametrize("name,how", MODELS)
+def test_optimize_then_verify(tmp_path, name, how):
+    model, out, result = optimize(tmp_path, name, how)
+    assert result["changed"]
+    peaks = result["peak_bytes"]
+    assert peaks["measured"] <= result["budget"] <= 0.601 * peaks["original"]
+    assert result["recomputed"] > 0 and 0 < result["recompute_share"] < 1
+
+    report = remat_opt.succeed_json("verify", model, out, "--input", models.spec(name))
+    parity = report["parity"]
+    assert parity.pop("max_difference") == 0
+    assert parity == BITWISE
+    assert report["peak_bytes"]["optimized"] <= result["budget"]
+    assert report["peak_bytes"]["predicted"] == peaks["predicted"]
+    assert 0 < report["recompute_share_of_forward"] < 1
+
+
+def test_verify_json_has_the_promised_keys(tmp_path):
+    model, out, _ = optimize(tmp_path, "mlp")
+    report = remat_opt.succeed_json("verify", model, out, "--input", models.ROWS)
+    assert list(map(sorted, ([*report], report["parity"], report["peak_bytes"], report["step_seconds"]))) == [
+        ["parity", "peak_bytes", "recompute_share_of_forward", "step_seconds"],
+        ["buffers", "gradients", "max_difference", "outputs", "random_state"],
+        ["optimized", "original", "predicted"],
+        ["optimized", "original"],
+    ]
+    assert all(isinstance(value, int) for value in report["peak_bytes"].values())
+
+
+def test_verify_of_a_model_with_itself(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    report = remat_opt.succeed_json("verify", model, model, "--input", models.ROWS)
+    assert report["parity"]["gradients"] == "bitwise"
+    assert report["recompute_share_of_forward"] == 0
+    assert report["peak_bytes"]["predicted"] is None
+
+
+def test_verify_finds_a_difference(tmp_path):
+    model, out, _ = optimize(tmp_path, "linear", "script", "min")
+    changed = torch.jit.load(str(out))
+    with torch.no_grad():
+        changed.bias.add_(1)
+    changed.save(str(out))
+    error = remat_opt.fail(4, "verify", model, out, "--input", models.ROWS)
+    assert str(out) in error and "different parameter values" in error
+
+
+def test_verify_refuses_another_model(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    other = models.save("linear", tmp_path / "other.pt")
+    assert "is no version of" in remat_opt.fail(1, "verify", model, other, "--input", models.ROWS)
+
+
+def test_verify_above_the_budget(tmp_path):
+    model, out, _ = optimize(tmp_path, "mlp")
+    error = remat_opt.fail(3, "verify", model, out, "--input", "8192x128")
+    assert str(out) in error and "above its budget" in error
+
+
+def test_verify_prints_a_table(tmp_path):
+    model, out, _ = optimize(tmp_path, "mlp")
+    text = remat_opt.succeed("verify", model, out, "--input", models.ROWS)
+    for word in ("parity", "step peak", "predicted", "step time", "recomputed"):
+        assert word in text
+
+
+def test_plan_json(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    curve = remat_opt.succeed_json("plan", model, "--input", models.ROWS)
+    assert sorted(curve) == ["minimum_peak", "original_peak", "points"]
+    points = curve["points"]
+    assert len(points) >= 5
+    for point in points:
+        assert sorted(point) == [
+            "budget",
+            "kept",
+            "planning_seconds",
+            "predicted_peak",
+            "recompute_share",
+            "recomputed",
+        ]
+        assert point["predicted_peak"] <= point["budget"]
+    peaks = [point["predicted_peak"] for point in points]
+    assert peaks == sorted(peaks, reverse=True), "a lower budget never gives a higher peak"
+    assert points[-1]["predicted_peak"] == curve["minimum_peak"] < curve["original_peak"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
+
+
+def test_plan_for_given_budgets(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    curve = remat_opt.succeed_json("plan", model, "--input", models.ROWS, "--budget", "80%", "--budget", "60%")
+    assert [round(point["budget"] / curve["original_peak"], 2) for point in curve["points"]] == [0.8, 0.6]
+    text = remat_opt.succeed("plan", model, "--input", models.ROWS, "--budget", "80%")
+    assert "80.0 %" in text and "smallest reachable" in text
+
+
+def test_plan_below_the_minimum(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    error = remat_opt.fail(3, "plan", model, "--input", models.ROWS, "--budget", "1%")
+    assert "smallest reachable" in error
+
+
+def test_profile_is_reused(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    profile = tmp_path / "profile.json"
+    recorded = remat_opt.succeed_json("plan", model, "--input", models.ROWS, "--save-profile", profile)
+    reused = remat_opt.succeed_json("plan", model, "--input", models.ROWS, "--profile", profile)
+    assert reused["original_peak"] == recorded["original_peak"]
+    assert reused["minimum_peak"] == recorded["minimum_peak"]
+    other = models.save("linear", tmp_path / "other.pt")
+    assert "profile" in remat_opt.fail(1, "plan", other, "--input", models.ROWS, "--profile", profile)
+
+
+def test_nothing_to_gain(tmp_path):
+    model, out, result = optimize(tmp_path, "linear", "script", "min")
+    assert not result["changed"] and result["reason_unchanged"]
+    assert remat_opt.succeed("dump", out) == remat_opt.succeed("dump", model)
+    assert "remat" not in torch.jit.load(str(out)).code
+    text = remat_opt.succeed("optimize", model, "-o", out, "--input", models.ROWS, "--budget", "min")
+    assert "nothing to gain" in text
+
+
+def test_dump_shows_what_is_kept_and_why(tmp_path):
+    model, out, _ = optimize(tmp_path, "residual")
+    text = remat_opt.succeed("dump", out)
+    assert "remat::keep" in text and "# kept" in text and "# recomputed" in text
+    assert "models.py:" in text and "blocks.0.conv1" in text
+    assert remat_opt.succeed("dump", out, "--before") == remat_opt.succeed("dump", model)
+
+
+def test_strip_gives_the_original_back(tmp_path):
+    model, out, _ = optimize(tmp_path, "residual")
+    back = tmp_path / "back.pt"
+    remat_opt.succeed("strip", out, "-o", back)
+    assert remat_opt.succeed("dump", back) == remat_opt.succeed("dump", model)
+    stripped, original = torch.jit.load(str(back)), torch.jit.load(model)
+    assert stripped.code == original.code
+    assert not [name for name in dir(stripped) if name.startswith("remat_")]
+    for (name, a), (_, b) in zip(stripped.state_dict().items(), original.state_dict().items(), strict=True):
+        assert torch.equal(a, b), name
+    assert "nothing to strip" in remat_opt.fail(1, "strip", back, "-o", tmp_path / "again.pt")
+
+
+def test_an_optimised_model_is_planned_anew(tmp_path):
+    model, out, _ = optimize(tmp_path, "mlp")
+    again = tmp_path / "again.pt"
+    result = remat_opt.run("optimize", out, "-o", again, "--input", models.ROWS, "--budget", "80%")
+    assert result.returncode == 0 and "planned anew" in result.stderr
+    assert remat_opt.succeed("dump", again, "--before") == remat_opt.succeed("dump", model)
+    # In place.
+    remat_opt.succeed("optimize", out, "-o", out, "--input", models.ROWS, "--budget", "80%")
+    report = remat_opt.succeed_json("verify", model, out, "--input", models.ROWS)
+    assert report["parity"]["gradients"] == "bitwise"
+
+
+def test_another_method(tmp_path):
+    model = models.save("two_methods", tmp_path / "model.pt")
+    out = tmp_path / "out.pt"
+    options = ("--input", models.ROWS, "--method", "encode")
+    remat_opt.succeed("optimize", model, "-o", out, "--budget", "70%", *options)
+    assert remat_opt.succeed("dump", out) == remat_opt.succeed("dump", model)
+    assert "remat::keep" in remat_opt.succeed("dump", out, "--method", "encode")
+    report = remat_opt.succeed_json("verify", model, out, *options)
+    assert report["parity"]["gradients"] == "bitwise"
+
+
+def test_cross_entropy_loss(tmp_path):
+    model, out, _ = optimize(tmp_path, "mlp", "script", "60%", "--loss", "cross_entropy")
+    report = remat_opt.succeed_json("verify", model, out, "--input", models.ROWS, "--loss", "cross_entropy")
+    assert report["parity"]["gradients"] == "bitwise"
+
+
+def test_saved_inputs(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    torch.save((models.sample("mlp"),), tmp_path / "inputs.pt")
+    out = tmp_path / "out.pt"
+    remat_opt.succeed("optimize", model, "-o", out, "--inputs", tmp_path / "inputs.pt", "--budget", "60%")
+    remat_opt.succeed("verify", model, out, "--inputs", tmp_path / "inputs.pt")
+
+
+def test_input_that_requires_grad(tmp_path):
+    model, out = models.save("mlp", tmp_path / "model.pt"), tmp_path / "out.pt"
+    options = ("--input", models.ROWS + ":grad")
+    remat_opt.succeed("optimize", model, "-o", out, "--budget", "60%", *options)
+    report = remat_opt.succeed_json("verify", model, out, *options)
+    assert report["parity"]["gradients"] == "bitwise"
+
+
+def test_dumps_and_reports(tmp_path):
+    folder = tmp_path / "ir"
+    optimize(tmp_path, "mlp", "script", "60%", "--dump-ir", folder, "--report", tmp_path / "report.json")
+    assert "remat::keep" in (folder / "after.ir").read_text()
+    assert "remat::keep" not in (folder / "before.ir").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["changed"]
+    optimize(tmp_path, "mlp", "script", "60%", "--report", tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_device_memory_is_added_up(tmp_path):
+    model, out = models.save("mlp", tmp_path / "model.pt"), tmp_path / "out.pt"
+    text = remat_opt.succeed(
+        "optimize", model, "-o", out, "--input", models.ROWS, "--device-memory", "6MB", "--optimizer", "adam"
+    )
+    for word in ("device memory", "- parameters", "- inputs", "- optimiser state (adam)", "= left for a step"):
+        assert word in text
+    error = remat_opt.fail(3, "optimize", model, "-o", out, "--input", models.ROWS, "--device-memory", "600kB")
+    assert "leaves nothing" in error
+
+
+def test_max_overhead(tmp_path):
+    model, out = models.save("mlp", tmp_path / "model.pt"), tmp_path / "out.pt"
+    remat_opt.succeed("optimize", model, "-o", out, "--input", models.ROWS, "--max-overhead", "20%")
+    assert out.exists()
+
+
+def test_the_users_extra_files_stay(tmp_path):
+    path = tmp_path / "model.pt"
+    torch.jit.save(torch.jit.script(models.build("mlp")), str(path), _extra_files={"config.txt": "hello"})
+    out, back = tmp_path / "out.pt", tmp_path / "back.pt"
+    remat_opt.succeed("optimize", path, "-o", out, "--input", models.ROWS, "--budget", "60%")
+    remat_opt.succeed("strip", out, "-o", back)
+    extra = {"config.txt": "", "remat.json": ""}
+    torch.jit.load(str(back), _extra_files=extra)
+    assert extra["config.txt"] == b"hello" and not extra["remat.json"]
+
+
+def test_help_and_version():
+    assert "optimize" in remat_opt.succeed("--help")
+    for verb in ("optimize", "plan", "verify", "dump", "strip"):
+        assert "--library" in remat_opt.succeed(verb, "--help")
+    assert remat_opt.succeed("--version").startswith("remat-opt ")
