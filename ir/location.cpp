@@ -64,7 +64,7 @@ std::string baseName(const std::string& file) {
   return slash == std::string::npos ? file : file.substr(slash + 1);
 }
 
-std::string sourceOf(const torch::jit::Node& node) {
+std::string ownSourceOf(const torch::jit::Node& node) {
   std::vector<Frame> frames = framesOf(node.sourceRange());
   if (const auto stack = node.callstack()) {
     auto calls = (*stack)->vec();
@@ -77,6 +77,16 @@ std::string sourceOf(const torch::jit::Node& node) {
     if (!isLibraryCode(frame.file)) return baseName(frame.file) + ":" + std::to_string(frame.line);
   }
   return baseName(frames.front().file) + ":" + std::to_string(frames.front().line);
+}
+
+/// A statement without a range of its own is where what it uses was made.
+std::string sourceOf(const torch::jit::Node& node) {
+  std::string source = ownSourceOf(node);
+  for (size_t i = node.inputs().size(); source.empty() && i-- > 0;) {
+    const torch::jit::Node& producer = *node.input(i)->node();
+    if (producer.kind() != c10::prim::Constant) source = ownSourceOf(producer);
+  }
+  return source;
 }
 
 std::string modulePathOf(const torch::jit::Node& node) {

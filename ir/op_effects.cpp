@@ -50,42 +50,46 @@ bool isOurs(const Node& node) {
 
 }  // namespace
 
-bool mayShareBytesWithInputs(const Node& node) {
-  if (handsInputThrough(node) || isUnknownCall(node)) return true;
+std::vector<const Value*> sharedInputs(const Node& node) {
   const auto* schema = node.maybeSchema();
-  if (schema == nullptr) return true;
-  const auto& returns = schema->returns();
-  const auto aliases = [](const c10::Argument& result) {
-    if (result.alias_info() == nullptr) return false;
-    return !result.alias_info()->beforeSets().empty() ||
-           !result.alias_info()->containedTypes().empty();
+  const bool all = handsInputThrough(node) || isUnknownCall(node) || schema == nullptr ||
+                   schema->is_vararg() || schema->is_varret();
+  if (all) return {node.inputs().begin(), node.inputs().end()};
+  const auto aliases = [](const c10::Argument& argument) {
+    const auto* info = argument.alias_info();
+    return info != nullptr && (!info->beforeSets().empty() || !info->containedTypes().empty());
   };
-  return schema->is_varret() || std::any_of(returns.begin(), returns.end(), aliases);
+  if (!std::any_of(schema->returns().begin(), schema->returns().end(), aliases)) return {};
+  std::vector<const Value*> shared;
+  for (size_t i = 0; i < schema->arguments().size(); ++i) {
+    if (aliases(schema->arguments()[i])) shared.push_back(node.input(i));
+  }
+  return shared;
 }
 
-std::vector<Value*> writtenInputs(const Node& node) {
-  std::vector<Value*> written;
+std::vector<const Value*> writtenInputs(const Node& node) {
+  std::vector<const Value*> written;
   const auto* schema = node.maybeSchema();
   if (schema == nullptr || !schema->is_mutable()) return written;
   const auto& arguments = schema->arguments();
   for (size_t i = 0; i < arguments.size() && i < node.inputs().size(); ++i) {
     const auto* alias = arguments[i].alias_info();
     if (alias != nullptr && alias->isWrite()) {
-      written.push_back(const_cast<Value*>(node.inputs()[i]));
+      written.push_back(node.inputs()[i]);
     }
   }
   return written;
 }
 
-std::vector<Value*> writtenStatistics(const Node& node) {
-  std::vector<Value*> written;
+std::vector<const Value*> writtenStatistics(const Node& node) {
+  std::vector<const Value*> written;
   if (!isNorm(node)) return written;
   // Input 5: `training` of batch_norm, `use_input_stats` of instance_norm.
   const auto training = torch::jit::toIValue(node.input(5));
   if (training && training->isBool() && !training->toBool()) return written;
   for (const size_t i : {3, 4}) {
     if (node.input(i)->type()->kind() != c10::TypeKind::NoneType) {
-      written.push_back(const_cast<Value*>(node.input(i)));
+      written.push_back(node.input(i));
     }
   }
   return written;

@@ -304,14 +304,19 @@ class PointsToBuilder {
     // append, insert, extend, update, _set_item, …: what goes in is an argument or an argument's contents.
     for (const Value* written : writtenInputs(node)) {
       if (!isContainer(*written->type())) continue;
-      Set added = inputs;
-      added |= contentsOf(inputs);
+      Set added;
+      for (const Value* input : node.inputs()) {
+        if (input != written) added |= pointees_[input];
+      }
+      added |= contentsOf(added);
       const Set containers = pointees_[written];
       for (const auto container : containers) fill(container, added);
     }
-    const bool shares = mayShareBytesWithInputs(node);
-    const Set shared = shares ? closure(inputs) : Set();
-    for (size_t i = 0; i < node.outputs().size(); ++i) makeResult(node, i, shares, shared);
+    Set shared;
+    const std::vector<const Value*> sources = sharedInputs(node);
+    for (const Value* source : sources) shared |= pointees_[source];
+    shared = closure(shared);
+    for (size_t i = 0; i < node.outputs().size(); ++i) makeResult(node, i, !sources.empty(), shared);
   }
 
   void makeResult(Node& node, size_t offset, bool shares, const Set& shared) {

@@ -82,7 +82,9 @@ class Checker {
     for (const Value* output : node.outputs()) {
       if (!isMarkable(*output->type()) || isMarked(*output)) continue;
       const int32_t id = order_.value_ids.at(output);
-      if (reaches(*output, escaping_)) {
+      // A list is made anew from its elements; these have their own turn.
+      const bool tensor = output->type()->kind() == c10::TypeKind::TensorType;
+      if (tensor && reaches(*output, escaping_)) {
         findings_.push_back({id, "shares its bytes with what leaves the region"});
       } else if (reaches(*output, written_)) {
         findings_.push_back({id, "shares its bytes with what the region writes"});

@@ -62,6 +62,9 @@ class Namer {
       if (isNamed(ordered)) name(*ordered.node);
       if (ordered.node->kind() == c10::prim::GetAttr) nameAttribute(*ordered.node);
     }
+    for (Value* value : order_.values) {
+      if (value->hasDebugName()) dropNumber(*value);
+    }
   }
 
  private:
@@ -92,6 +95,12 @@ class Namer {
       path = owner->s(c10::attr::name) + "." + path;
     }
     value->setDebugName(unique((is_module ? "self_" : "") + identifier(path), false));
+  }
+
+  /// `x` for `x.1`: loading a file numbers names anew.
+  void dropNumber(Value& value) {
+    const std::string base = value.debugNameBase();
+    if (base != value.debugName() && !base.empty()) value.setDebugName(unique(base, false));
   }
 
   std::string unique(const std::string& base, bool always_numbered) {

@@ -64,8 +64,8 @@ constexpr Group kGroups[] = {
      "binary_cross_entropy binary_cross_entropy_with_logits kl_div margin_ranking_loss "
      "cosine_embedding_loss hinge_embedding_loss soft_margin_loss triplet_margin_loss "
      "poisson_nll_loss gaussian_nll_loss multi_margin_loss multilabel_margin_loss pairwise_distance"},
-    {"lookup by given indices: the result's shape is that of the indices", true,
-     "embedding embedding_bag _embedding_bag index_select gather take take_along_dim one_hot bucketize "
+    {"lookup by given indices: the result's shape is that of the indices (masks are found on the node)", true,
+     "embedding embedding_bag _embedding_bag index index_select gather take take_along_dim one_hot bucketize "
      "searchsorted"},
     {"out-of-place scatter: the base is copied, duplicates are added in a fixed order on CPU and under the "
      "forward's determinism flags on CUDA",

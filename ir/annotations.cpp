@@ -1,0 +1,162 @@
+#include "ir/annotations.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include <llvm/ADT/Twine.h>
+#include <llvm/Support/JSON.h>
+#include <llvm/Support/raw_ostream.h>
+
+namespace remat::ir {
+namespace {
+
+namespace json = llvm::json;
+
+constexpr int kVersion = 1;
+/// The format nests three deep; the JSON reader recurses, so a file of brackets must not reach it.
+constexpr int kMaxDepth = 8;
+
+[[noreturn]] void fail(const llvm::Twine& what) {
+  throw std::runtime_error(("annotations: " + what).str());
+}
+
+std::string utf8(const std::string& bytes) { return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes); }
+
+/// JSON has no infinity.
+double finite(double number) { return std::isfinite(number) ? number : 0; }
+
+/// Brackets outside of strings.
+bool nestsTooDeep(const std::string& text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMaxDepth) return true;
+  }
+  return false;
+}
+
+/// One JSON object being read; `where` names it in errors.
+class Reader {
+ public:
+  Reader(const json::Value& value, std::string where) : where_(std::move(where)) {
+    object_ = value.getAsObject();
+    if (object_ == nullptr) fail(where_ + " is not an object");
+  }
+
+  std::string string(llvm::StringRef key) const {
+    const auto value = at(key).getAsString();
+    if (!value) fail("'" + key + "' of " + where_ + " is not a string");
+    return value->str();
+  }
+
+  bool boolean(llvm::StringRef key) const {
+    const auto value = at(key).getAsBoolean();
+    if (!value) fail("'" + key + "' of " + where_ + " is not a boolean");
+    return *value;
+  }
+
+  int64_t bytes(llvm::StringRef key) const {
+    const auto value = at(key).getAsInteger();
+    if (!value || *value < 0) fail("'" + key + "' of " + where_ + " is not a number of bytes");
+    return *value;
+  }
+
+  double number(llvm::StringRef key) const {
+    const auto value = at(key).getAsNumber();
+    if (!value || !std::isfinite(*value) || *value < 0) {
+      fail("'" + key + "' of " + where_ + " is not a number from 0 up");
+    }
+    return *value;
+  }
+
+  const json::Object& object(llvm::StringRef key) const {
+    const json::Object* value = at(key).getAsObject();
+    if (value == nullptr) fail("'" + key + "' of " + where_ + " is not an object");
+    return *value;
+  }
+
+ private:
+  const json::Value& at(llvm::StringRef key) const {
+    const json::Value* value = object_->get(key);
+    if (value == nullptr) fail("'" + key + "' of " + where_ + " is missing");
+    return *value;
+  }
+
+  const json::Object* object_;
+  std::string where_;
+};
+
+json::Object noteObject(const ValueNote& note) {
+  return json::Object{{"kept", note.kept},
+                      {"bytes", note.bytes},
+                      {"reason", utf8(note.reason)},
+                      {"module", utf8(note.module_path)},
+                      {"source", utf8(note.source)}};
+}
+
+ValueNote readNote(const json::Value& value, const std::string& name) {
+  const Reader reader(value, "value '" + name + "'");
+  ValueNote note;
+  note.kept = reader.boolean("kept");
+  note.bytes = reader.bytes("bytes");
+  note.reason = reader.string("reason");
+  note.module_path = reader.string("module");
+  note.source = reader.string("source");
+  return note;
+}
+
+}  // namespace
+
+std::string toJson(const Annotations& annotations) {
+  json::Object values;
+  for (const auto& [name, note] : annotations.values) values[utf8(name)] = noteObject(note);
+  json::Object root{{"version", kVersion},
+                    {"tool_version", utf8(annotations.tool_version)},
+                    {"method", utf8(annotations.method)},
+                    {"inputs", utf8(annotations.inputs)},
+                    {"device", utf8(annotations.device)},
+                    {"budget", annotations.budget},
+                    {"original_peak", annotations.original_peak},
+                    {"predicted_peak", annotations.predicted_peak},
+                    {"recompute_share", finite(annotations.recompute_share)},
+                    {"values", std::move(values)}};
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << llvm::formatv("{0:2}", json::Value(std::move(root)));
+  return stream.str();
+}
+
+Annotations annotationsFromJson(const std::string& text) {
+  if (nestsTooDeep(text)) fail("the text is nested too deep");
+  auto parsed = json::parse(text);
+  if (!parsed) fail("no JSON: " + llvm::toString(parsed.takeError()));
+  const Reader root(*parsed, "the file");
+  if (const int64_t version = root.bytes("version"); version != kVersion) {
+    fail("version " + llvm::Twine(version) + " is not known to this build, which knows " +
+         llvm::Twine(kVersion));
+  }
+  Annotations annotations;
+  annotations.tool_version = root.string("tool_version");
+  annotations.method = root.string("method");
+  annotations.inputs = root.string("inputs");
+  annotations.device = root.string("device");
+  annotations.budget = root.bytes("budget");
+  annotations.original_peak = root.bytes("original_peak");
+  annotations.predicted_peak = root.bytes("predicted_peak");
+  annotations.recompute_share = root.number("recompute_share");
+  for (const auto& [name, value] : root.object("values")) {
+    annotations.values.emplace(name.str(), readNote(value, name.str()));
+  }
+  return annotations;
+}
+
+}  // namespace remat::ir
