@@ -148,7 +148,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
     analysis.original_step_seconds = baseline.seconds;
   }
   say(options, "judging what may be replayed");
-  Legality legality = analyzeLegality(analysis.graph, {options.allow_ops});
+  Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
   for (const ir::NodeProfile& node : analysis.profile.nodes) {
     analysis.replayable.push_back(legality.isReplayable(node.program_index) ? 1 : 0);
   }

@@ -134,6 +134,7 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
                                 const OptimizeOptions& options) {
   Planner planner(planningInput(analysis, options));
   std::vector<ir::Plan> plans;
+  plans.reserve(budgets.size() + 1);
   for (const Budget& budget : budgets) {
     plans.push_back(choosePlan(planner, budget, analysis, options));
   }

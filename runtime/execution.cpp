@@ -210,8 +210,7 @@ void Execution::drop(int32_t value) {
 }
 
 void Execution::decideSlots(int32_t index, const CaptureScope& scope) {
-  const std::vector<SlotHooks*> slots = scope.slots();
-  for (SlotHooks* slot : slots) {
+  for (SlotHooks* slot : scope.slots()) {
     decideSlot(index, *slot);
   }
 }
