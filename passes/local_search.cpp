@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace remat {
 namespace {
@@ -39,11 +40,15 @@ LocalSearch::LocalSearch(Simulator& simulator, PlanArchive& archive, uint64_t se
   penalty_unit_ = reachable_seconds_ / std::max<double>(1, static_cast<double>(kept.peak));
 }
 
-void LocalSearch::setPenalty(double weight) { penalty_per_byte_ = weight * penalty_unit_; }
+void LocalSearch::setPenalty(double weight, double excess_weight) {
+  penalty_per_byte_ = weight * penalty_unit_;
+  excess_weight_ = excess_weight;
+}
 
 double LocalSearch::cost(const Evaluation& evaluation, int64_t budget) const {
   const auto above = static_cast<double>(std::max<int64_t>(0, evaluation.peak - budget));
-  return evaluation.recompute_seconds + penalty_per_byte_ * above;
+  const double excess = excess_weight_ * static_cast<double>(evaluation.excess);
+  return evaluation.recompute_seconds + penalty_per_byte_ * (above + excess);
 }
 
 void LocalSearch::flip(int32_t decision) {
@@ -99,7 +104,7 @@ Evaluation LocalSearch::evaluate(double cost_limit, int64_t budget) {
 void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot) {
   if (decisions_.empty()) return;
   keep_ = std::move(keep);
-  double current = cost(simulator_.evaluate(keep_), budget);
+  double current = cost(evaluate(std::numeric_limits<double>::infinity(), budget), budget);
   double temperature = hot * reachable_seconds_;
   const double cooling =
       std::pow(kCold / hot, 1.0 / static_cast<double>(std::max<int64_t>(1, evaluations)));
@@ -150,7 +155,7 @@ bool LocalSearch::improveBy(int64_t budget, int64_t& evaluations, double& curren
 
 void LocalSearch::polish(std::vector<char> keep, int64_t budget, int64_t evaluations) {
   keep_ = std::move(keep);
-  double current = cost(simulator_.evaluate(keep_), budget);
+  double current = cost(evaluate(std::numeric_limits<double>::infinity(), budget), budget);
   while (evaluations > 0) {
     if (improveBy(budget, evaluations, current, false)) continue;
     if (!improveBy(budget, evaluations, current, true)) return;

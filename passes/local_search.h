@@ -37,9 +37,11 @@ class LocalSearch {
   /// `simulator` and `archive` must outlive the search.
   LocalSearch(Simulator& simulator, PlanArchive& archive, uint64_t seed);
 
-  /// What a byte above the budget costs, in units of (time to recompute everything) / (peak with
-  /// everything kept).
-  void setPenalty(double weight);
+  /// What a byte of the peak above the budget costs, in units of (time to recompute everything) /
+  /// (peak with everything kept); and, as a share of that, what a byte above it costs at every
+  /// other allocation. Where equal blocks share the peak, lowering one of them is progress only by
+  /// the latter.
+  void setPenalty(double weight, double excess_weight);
 
   /// Simulated annealing from `keep`, cooling over the given number of evaluations. `hot` is the
   /// first temperature, as a share of the time that recomputing everything takes.
@@ -66,7 +68,8 @@ class LocalSearch {
   std::vector<int32_t> changed_;    ///< decisions flipped by the move under way
   double reachable_seconds_ = 0;    ///< when everything is dropped
   double penalty_unit_ = 0;         ///< seconds per byte: recomputing everything / peak
-  double penalty_per_byte_ = 0;     ///< seconds
+  double excess_weight_ = 0;
+  double penalty_per_byte_ = 0;  ///< seconds
 };
 
 }  // namespace remat

@@ -23,7 +23,11 @@ constexpr int kRestarts = std::size(kHeats);
 /// What a byte above the budget costs (LocalSearch::setPenalty) once it was met, and before.
 constexpr double kRelaxed = 6;
 constexpr double kUrgent = 60;
+constexpr double kUrgentExcess = 1.0 / 32;
 constexpr int kDescents = 8;
+constexpr int kMisses = 4;
+/// Longer steps get fewer evaluations, so that a plan takes about the same time.
+constexpr int64_t kUsualInstants = 1000;
 constexpr int kCorrections = 8;
 constexpr size_t kHullGuides = 10;
 constexpr size_t kNearGuides = 6;
@@ -33,11 +37,14 @@ constexpr size_t kNearGuides = 6;
 class Planner::Search {
  public:
   Search(const PlanningInput& input, const PlannerOptions& options)
-      : options_(options),
-        forward_seconds_(input.profile.forwardSeconds()),
+      : forward_seconds_(input.profile.forwardSeconds()),
         simulator_(input),
         cuts_(simulator_, archive_),
         local_(simulator_, archive_, options.seed) {
+    const SimulationModel& model = simulator_.model();
+    const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
+    evaluations_ = std::min(options.evaluations,
+                            options.evaluations * kUsualInstants / std::max<int64_t>(1, instants));
     cuts_.sweepPrices(kPriceSteps);
     std::vector<std::vector<char>> hull;
     for (const auto& [peak, entry] : archive_.entries()) hull.push_back(entry.keep);
@@ -49,9 +56,9 @@ class Planner::Search {
   ir::Plan plan(int64_t budget) {
     const auto start = std::chrono::steady_clock::now();
     if (simulator_.evaluate(simulator_.keepAll()).peak > budget) {
+      reach(budget);
       // A budget far below everything known is approached from above.
-      if (archive_.lowest()->evaluation.peak <= budget * 5 / 4)
-        improve(budget, options_.evaluations);
+      if (archive_.lowest()->evaluation.peak <= budget * 5 / 4) improve(budget, evaluations_);
       descend(budget);
     }
     ir::Plan plan = best(budget);
@@ -75,11 +82,24 @@ class Planner::Search {
     recombine(budget);
     const int64_t share = evaluations / (kRestarts + 1);
     for (int restart = 0; restart < kRestarts; ++restart) {
-      local_.setPenalty(archive_.best(budget) == nullptr ? kUrgent : kRelaxed);
+      const bool met = archive_.best(budget) != nullptr;
+      local_.setPenalty(met ? kRelaxed : kUrgent, met ? 0 : kUrgentExcess);
       local_.anneal(start(budget), budget, share, kHeats[restart]);
       recombine(budget);
     }
     local_.polish(start(budget), budget, evaluations - kRestarts * share);
+  }
+
+  /// A first plan within the budget, by segments alone, in steps as long as they lead down.
+  void reach(int64_t budget) {
+    int misses = 0;
+    int64_t target = archive_.lowest()->evaluation.peak;
+    while (misses < kMisses && archive_.lowest()->evaluation.peak > budget) {
+      const int64_t before = archive_.lowest()->evaluation.peak;
+      target = std::max(budget, std::min(target, before) * 9 / 10);
+      recombine(target);
+      misses += archive_.lowest()->evaluation.peak >= before;
+    }
   }
 
   /// Lower and lower targets until the lowest peak stays where it is.
@@ -88,7 +108,7 @@ class Planner::Search {
       const int64_t before = archive_.lowest()->evaluation.peak;
       if (before <= budget) return;
       const auto target = static_cast<int64_t>(static_cast<double>(before) * 0.97);
-      improve(std::max(budget, target), options_.evaluations / kDescents);
+      improve(std::max(budget, target), evaluations_ / kDescents);
     }
   }
 
@@ -145,12 +165,12 @@ class Planner::Search {
     return plan;
   }
 
-  PlannerOptions options_;
   double forward_seconds_;
   Simulator simulator_;
   PlanArchive archive_;
   CutSeeds cuts_;
   LocalSearch local_;
+  int64_t evaluations_ = 0;              ///< per budget
   std::vector<std::vector<char>> hull_;  ///< plans of the first cuts, from low to high peaks
 };
 

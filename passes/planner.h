@@ -10,8 +10,8 @@
 namespace remat {
 
 struct PlannerOptions {
-  /// Plans that may be simulated per budget. Work, not time, so that plans are the same on every
-  /// machine.
+  /// Plans that may be simulated per budget, for a step of up to 1000 instants (Timeline); longer
+  /// steps get fewer in proportion. Work, not time, so that plans are the same on every machine.
   int64_t evaluations = 150000;
   uint64_t seed = 1;
 };

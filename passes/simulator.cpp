@@ -171,6 +171,7 @@ void Simulator::State::raisePeak(int64_t bytes) {
     result_.peak = bytes;
     result_.peak_instant = instant_;
   }
+  result_.excess += std::max<int64_t>(0, bytes - limits_.soft_peak);
   if (kTrace) {
     int64_t& peak = timeline_->peak_at[instant_];
     peak = std::max(peak, bytes);

@@ -14,8 +14,10 @@ namespace remat {
 struct Evaluation {
   int64_t peak = 0;              ///< bytes: the most that the step holds at once
   double recompute_seconds = 0;  ///< forward time of everything that is executed again
-  int32_t peak_instant = 0;      ///< where the peak is first reached; see Timeline
-  bool aborted = false;  ///< a limit was exceeded: peak and seconds are what was seen so far
+  int64_t excess = 0;        ///< bytes above EvaluationLimits::soft_peak, summed over the step's
+                             ///< allocations: how far from a budget, where the peak is one of many
+  int32_t peak_instant = 0;  ///< where the peak is first reached; see Timeline
+  bool aborted = false;      ///< a limit was exceeded: peak and seconds are what was seen so far
 };
 
 /// A walk stops early as soon as it is clear that a plan is not wanted: its peak is above `peak`,
@@ -24,7 +26,7 @@ struct Evaluation {
 struct EvaluationLimits {
   int64_t peak = std::numeric_limits<int64_t>::max();
   double recompute_seconds = std::numeric_limits<double>::infinity();
-  int64_t soft_peak = 0;
+  int64_t soft_peak = std::numeric_limits<int64_t>::max();
   double seconds_per_byte = 0;
 };
 
