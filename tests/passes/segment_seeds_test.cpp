@@ -29,7 +29,7 @@ TEST(SegmentSeedsTest, WithRoomForEverythingNothingIsRecomputed) {
 TEST(SegmentSeedsTest, SegmentsFollowTheirGuides) {
   // Recomputing batch_norm and relu is cheap, convolutions are dear: the guide knows, the two
   // extremes don't.
-  const PlanningInput input = testing::convChain(150, 1 << 20);
+  const PlanningInput input = testing::convChain(400, 1 << 20);
   Simulator simulator(input);
   std::vector<char> guide = simulator.keepAll();
   for (size_t storage = 0; storage < guide.size(); ++storage) {
