@@ -72,6 +72,11 @@ bool isRandom(const Node& node) {
   return node.isNondeterministic();
 }
 
+bool hasSideEffects(const Node& node) {
+  // Declared conservative, so that no pass merges or drops draws.
+  return !isKind(node, kDropoutMask) && node.hasSideEffects();
+}
+
 bool holdsTensors(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::TensorType) {
     return true;
@@ -105,7 +110,7 @@ bool isReplayableByForm(const OrderedNode& ordered) {
   if (isContainerOp(node)) {
     return true;
   }
-  if (node.maybeOperator() == nullptr || node.hasSideEffects()) {
+  if (node.maybeOperator() == nullptr || hasSideEffects(node)) {
     return false;
   }
   const auto* schema = node.maybeSchema();

@@ -13,6 +13,10 @@ namespace remat::ir {
 /// nothing; remat::dropout_mask does.
 bool isRandom(const torch::jit::Node& node);
 
+/// Node::hasSideEffects, but for remat::dropout_mask, whose draw the runtime repeats without moving
+/// anybody's generator.
+bool hasSideEffects(const torch::jit::Node& node);
+
 /// Whether running `node` a second time is right as far as its form and schema can tell: one
 /// operator call or list/tuple construction, outputs, no write, no side effect, no randomness that
 /// the runtime cannot redraw (it redraws remat::dropout_mask), arguments that a frame can hold.

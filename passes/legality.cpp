@@ -27,13 +27,15 @@ using torch::jit::Value;
 using Set = llvm::SparseBitVector<>;
 
 bool isContainer(const Value& value) {
-  return value.type()->kind() == c10::TypeKind::ListType || value.type()->kind() == c10::TypeKind::DictType;
+  return value.type()->kind() == c10::TypeKind::ListType ||
+         value.type()->kind() == c10::TypeKind::DictType;
 }
 
 /// Ops that write a weight or running statistics, and are called for another result.
 bool writesByTheWay(const Node& node) {
   return llvm::StringSwitch<bool>(node.kind().toUnqualString())
-      .Cases("embedding_renorm_", "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", true)
+      .Cases("embedding_renorm_", "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm",
+             true)
       .Cases("_native_batch_norm_legit", "batch_norm_update_stats", "_batch_norm_impl_index",
              "_batch_norm_with_update", true)
       .Default(false);
@@ -103,8 +105,10 @@ class Judge {
   void judgeOpaque(size_t id) {
     const Node& node = *order_.nodes[id].node;
     if (node.kind() == c10::prim::Enter) {
-      refuse(Reason::kSideEffect, "a with statement and all that is inside is run by the interpreter", false);
-      for (size_t i = id + 1; i < order_.nodes.size() && order_.nodes[i].form == NodeForm::kInside; ++i) {
+      refuse(Reason::kSideEffect,
+             "a with statement and all that is inside is run by the interpreter", false);
+      for (size_t i = id + 1; i < order_.nodes.size() && order_.nodes[i].form == NodeForm::kInside;
+           ++i) {
         judgeHidden(*order_.nodes[i].node);
       }
       return;
@@ -114,7 +118,8 @@ class Judge {
     } else {
       const bool loop = node.kind() == c10::prim::Loop;
       refuse(Reason::kUnknownOp,
-             (loop ? "a loop" : verdict_->op) + std::string(" is run whole by the interpreter"), !loop);
+             (loop ? "a loop" : verdict_->op) + std::string(" is run whole by the interpreter"),
+             !loop);
     }
     for (const Block* block : node.blocks()) judgeHidden(*block);
   }
@@ -137,11 +142,12 @@ class Judge {
     if (hasSideEffects(node)) judgeSideEffect(node);
     const bool data_dependent = hasDataDependentShape(node);
     if (data_dependent) {
-      refuse(Reason::kDataDependentShape, "the sizes of " + verdict_->op + "'s result depend on its data");
+      refuse(Reason::kDataDependentShape,
+             "the sizes of " + verdict_->op + "'s result depend on its data");
     }
     if (!data_dependent && verdict_->refusals.empty() && !table_.isKnown(verdict_->op)) {
-      refuse(Reason::kUnknownOp, "nothing is known of " + verdict_->op + " (--allow-op " + verdict_->op +
-                                     " admits it)");
+      refuse(Reason::kUnknownOp, "nothing is known of " + verdict_->op + " (--allow-op " +
+                                     verdict_->op + " admits it)");
     }
     judgeAliases(node);
     verdict_->replayable = verdict_->refusals.empty() && ir::isReplayableByForm(ordered);
@@ -149,7 +155,8 @@ class Judge {
 
   void judgeWrites(const Node& node) {
     if (writesByTheWay(node)) {
-      return refuse(Reason::kHiddenWrite, verdict_->op + " writes weights or statistics by the way");
+      return refuse(Reason::kHiddenWrite,
+                    verdict_->op + " writes weights or statistics by the way");
     }
     for (const Value* written : ir::writtenInputs(node)) {
       if (isContainer(*written)) {
@@ -181,12 +188,12 @@ class Judge {
   }
 
   static bool hasSideEffects(const Node& node) {
-    return node.hasSideEffects() || node.kind() == c10::prim::SetAttr ||
+    return ir::hasSideEffects(node) || node.kind() == c10::prim::SetAttr ||
            node.kind() == c10::prim::CreateObject;
   }
 
-  /// Objects that the method makes for itself (a no_grad) and the checks of norms, which raise, are not
-  /// worth a remark.
+  /// Objects that the method makes for itself (a no_grad) and the checks of norms, which raise, are
+  /// not worth a remark.
   void judgeSideEffect(const Node& node) {
     const std::string op = node.kind().toQualString();
     if (node.kind() == c10::prim::SetAttr) {
@@ -227,7 +234,8 @@ class Judge {
     }
     if (escapes) {
       refuse(Reason::kEscapingAlias,
-             "the result of " + verdict_->op + " shares its bytes with what leaves the method", false);
+             "the result of " + verdict_->op + " shares its bytes with what leaves the method",
+             false);
     }
   }
 
@@ -241,7 +249,8 @@ class Judge {
 
 }  // namespace
 
-Legality analyzeLegality(const std::shared_ptr<torch::jit::Graph>& graph, const LegalityOptions& options) {
+Legality analyzeLegality(const std::shared_ptr<torch::jit::Graph>& graph,
+                         const LegalityOptions& options) {
   return Judge(graph, options).run();
 }
 
