@@ -1,5 +1,6 @@
 #include "ir/profile.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -18,6 +19,8 @@ constexpr int kLastEventKind = static_cast<int>(EventKind::kRelease);
 constexpr int kLastRole = static_cast<int>(StorageRole::kOther);
 /// The format nests four deep; the JSON reader recurses, so a file of brackets must not reach it.
 constexpr int kMaxDepth = 16;
+/// Of one storage: sums over a profile can't overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 46;
 
 [[noreturn]] void fail(const llvm::Twine& where, const llvm::Twine& what) {
   throw std::runtime_error(("profile: " + where + ": " + what).str());
@@ -201,6 +204,46 @@ ValueProfile readValue(const Reader& reader, size_t storages, size_t nodes) {
   return value;
 }
 
+// Rows of storages and slots are arrays: with keys they would make up most of a file.
+
+std::vector<StorageProfile> readStorages(const json::Array& rows) {
+  std::vector<StorageProfile> storages;
+  for (const json::Value& value : rows) {
+    const std::string where = indexed("storage", storages.size());
+    const json::Array* row = value.getAsArray();
+    if (row == nullptr || row->size() != 2) fail(where, "expected [bytes, role]");
+    auto bytes = (*row)[0].getAsInteger();
+    auto role = (*row)[1].getAsInteger();
+    if (!bytes || *bytes < 0 || *bytes > kMostBytes) fail(where, "bad number of bytes");
+    if (!role || *role < 0 || *role > kLastRole) fail(where, "unknown role");
+    storages.push_back({*bytes, static_cast<StorageRole>(*role)});
+  }
+  return storages;
+}
+
+std::vector<SlotProfile> readSlots(const json::Array& rows, size_t nodes, size_t values,
+                                   size_t storages) {
+  const std::array<size_t, 3> counts{nodes, values, storages};
+  std::vector<SlotProfile> slots;
+  for (const json::Value& value : rows) {
+    const std::string where = indexed("slot", slots.size());
+    const json::Array* row = value.getAsArray();
+    if (row == nullptr || row->size() != counts.size()) {
+      fail(where, "expected [node, value, storage]");
+    }
+    std::array<int32_t, 3> ids{};
+    for (size_t field = 0; field < counts.size(); ++field) {
+      auto id = (*row)[field].getAsInteger();
+      if (!id || *id < -1 || *id >= static_cast<int64_t>(counts[field])) {
+        fail(where, "index " + llvm::Twine(field) + " of [node, value, storage] is out of range");
+      }
+      ids[field] = static_cast<int32_t>(*id);
+    }
+    slots.push_back({ids[0], ids[1], ids[2]});
+  }
+  return slots;
+}
+
 }  // namespace
 
 double Profile::forwardSeconds() const {
@@ -267,37 +310,9 @@ Profile profileFromJson(const std::string& text) {
 
   const json::Array& nodes = root.array("nodes");
   const json::Array& values = root.array("values");
-  // Small rows are arrays; as objects with numbered keys they would cost most of the file.
-  const json::Array& storages = root.array("storages");
-  for (size_t i = 0; i < storages.size(); ++i) {
-    const std::string where = indexed("storage", i);
-    const json::Array* row = storages[i].getAsArray();
-    if (row == nullptr || row->size() != 2) fail(where, "expected [bytes, role]");
-    auto bytes = (*row)[0].getAsInteger();
-    auto role = (*row)[1].getAsInteger();
-    // A sum over all storages must not overflow.
-    if (!bytes || *bytes < 0 || *bytes > (int64_t{1} << 50)) fail(where, "bad number of bytes");
-    if (!role || *role < 0 || *role > kLastRole) fail(where, "unknown role");
-    profile.storages.push_back({*bytes, static_cast<StorageRole>(*role)});
-  }
-  const json::Array& slots = root.array("slots");
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const json::Array* row = slots[i].getAsArray();
-    const size_t counts[3] = {nodes.size(), values.size(), profile.storages.size()};
-    if (row == nullptr || row->size() != 3) {
-      fail(indexed("slot", i), "expected [node, value, storage]");
-    }
-    int32_t ids[3];
-    for (int field = 0; field < 3; ++field) {
-      auto id = (*row)[field].getAsInteger();
-      if (!id || *id < -1 || *id >= static_cast<int64_t>(counts[field])) {
-        fail(indexed("slot", i),
-             "index " + llvm::Twine(field) + " of [node, value, storage] is out of range");
-      }
-      ids[field] = static_cast<int32_t>(*id);
-    }
-    profile.slots.push_back({ids[0], ids[1], ids[2]});
-  }
+  profile.storages = readStorages(root.array("storages"));
+  profile.slots =
+      readSlots(root.array("slots"), nodes.size(), values.size(), profile.storages.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     profile.nodes.push_back(readNode(Reader(nodes[i], indexed("node", i)), profile, values.size()));
   }

@@ -19,7 +19,7 @@ constexpr int kCutRounds = 60;
 /// First temperatures of the annealings, as shares of the time that recomputing everything takes:
 /// enough to leave any plan, or just enough to rearrange one.
 constexpr double kHeats[] = {0.01, 0.2, 0.01, 0.003};
-constexpr int kRestarts = std::size(kHeats);
+constexpr int64_t kRestarts = std::size(kHeats);
 /// What a byte above the budget costs (LocalSearch::setPenalty) once it was met, and before.
 constexpr double kRelaxed = 6;
 constexpr double kUrgent = 60;
@@ -81,10 +81,10 @@ class Planner::Search {
     cuts_.forBudget(budget, kCutRounds);
     recombine(budget);
     const int64_t share = evaluations / (kRestarts + 1);
-    for (int restart = 0; restart < kRestarts; ++restart) {
+    for (double heat : kHeats) {
       const bool met = archive_.best(budget) != nullptr;
       local_.setPenalty(met ? kRelaxed : kUrgent, met ? 0 : kUrgentExcess);
-      local_.anneal(start(budget), budget, share, kHeats[restart]);
+      local_.anneal(start(budget), budget, share, heat);
       recombine(budget);
     }
     local_.polish(start(budget), budget, evaluations - kRestarts * share);

@@ -186,9 +186,8 @@ struct SimulationModel::Builder {
     }
     // A list that is the root of several storages is at hand as soon as one of them is never
     // decided on.
-    for (size_t storage = 0; storage < model.storages.size(); ++storage) {
-      Storage& to = model.storages[storage];
-      to.candidate = to.candidate && !model.values[to.root].at_hand;
+    for (Storage& storage : model.storages) {
+      storage.candidate = storage.candidate && !model.values[storage.root].at_hand;
     }
     std::stable_sort(model.candidates.begin(), model.candidates.end(), [&](int32_t a, int32_t b) {
       return model.values[model.storages[a].root].producer <
