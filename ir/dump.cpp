@@ -1,5 +1,6 @@
 #include "ir/dump.h"
 
+#include <algorithm>
 #include <cctype>
 #include <sstream>
 #include <string>
@@ -48,6 +49,14 @@ std::string withoutLocation(const std::string& line) {
   return one_word ? line.substr(0, hash) : line;
 }
 
+/// Graphs print a node without outputs as ` = prim::If(…)`, which parseIR does not read.
+std::string withoutBareEquals(const std::string& line) {
+  const size_t begin = line.find_first_not_of(' ');
+  if (begin == std::string::npos || line.compare(begin, 2, "= ") != 0) return line;
+  // The printer indents them by one more.
+  return line.substr(0, begin - std::min<size_t>(begin, 1)) + line.substr(begin + 2);
+}
+
 /// `layer1_0_conv1` of `  %layer1_0_conv1.1 : Tensor = …` (loading numbers names); empty if the line makes no
 /// named value.
 std::string madeName(const std::string& line) {
@@ -80,7 +89,7 @@ class Printer {
     std::istringstream lines(graph.copy()->toString(/*print_source_locations=*/false));
     std::string body;
     for (std::string line; std::getline(lines, line);) {
-      line = withoutLocation(withoutMangling(line));
+      line = withoutBareEquals(withoutLocation(withoutMangling(line)));
       body += line + noteFor(line) + "\n";
     }
     return summary() + body;

@@ -1,11 +1,14 @@
 #include "ir/op_effects.h"
 
 #include <algorithm>
+#include <string>
 
 #include <llvm/ADT/StringSwitch.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/operator.h>
+
+#include "ir/names.h"
 
 namespace remat::ir {
 namespace {
@@ -43,9 +46,11 @@ bool declaresAliases(const Node& node) {
   return kind != c10::AliasAnalysisKind::CONSERVATIVE;
 }
 
-bool isOurs(const Node& node) {
-  return node.kind().is_aten() || node.kind().is_prim() ||
-         llvm::StringRef(node.kind().toQualString()).startswith("remat::");
+/// Built in, or one of our own small ops; a region that is called is somebody's code.
+bool isFamiliar(const Node& node) {
+  if (node.kind().is_aten() || node.kind().is_prim()) return true;
+  const std::string op = node.kind().toQualString();
+  return op == kKeep || op == kDropoutMask || op == kDropout;
 }
 
 }  // namespace
@@ -113,7 +118,7 @@ bool isUnknownCall(const Node& node) {
     case c10::aten::wait:
       return true;
     default:
-      return !isOurs(node) && !declaresAliases(node);
+      return !isFamiliar(node) && !declaresAliases(node);
   }
 }
 

@@ -101,6 +101,10 @@ class Folder {
         return forwardUnpack(node);
       case c10::prim::TupleIndex:
         return forwardIndex(node);
+      case c10::aten::Int:
+      case c10::aten::ScalarImplicit:
+      case c10::aten::IntImplicit:
+        return forwardInteger(node);
       default:
         return fold(node);
     }
@@ -158,6 +162,16 @@ class Folder {
     const int64_t at = *position < 0 ? *position + size : *position;
     if (at < 0 || at >= size) return;
     index.output()->replaceAllUsesWith(tuple->inputs()[at]);
+    changed_ = true;
+  }
+
+  /// Traces wrap sizes into tensors and unwrap them again.
+  void forwardInteger(Node& unwrap) {
+    Node* wrap = unwrap.input(0)->node();
+    if (wrap->kind() != c10::prim::NumToTensor) return fold(unwrap);
+    Value* number = wrap->input(0);
+    if (number->type()->kind() != c10::TypeKind::IntType || !unwrap.output()->hasUses()) return;
+    unwrap.output()->replaceAllUsesWith(number);
     changed_ = true;
   }
 

@@ -9,8 +9,9 @@ struct Graph;
 namespace remat {
 
 /// Folds arithmetic of numbers, strings and None that are constant, takes the branch of a prim::If whose
-/// condition is constant, forwards elements of tuples that are built and unpacked again, and drops nodes
-/// that nobody uses and whose absence nobody can tell. Returns whether anything changed.
+/// condition is constant, forwards elements of tuples that are built and unpacked again and integers that a
+/// trace wrapped into tensors, and drops nodes that nobody uses and whose absence nobody can tell. Returns
+/// whether anything changed.
 ///
 ///     %p : float = prim::Constant[value=0.5]()
 ///     %c : bool = aten::lt(%p, %zero)          →  (gone)

@@ -159,7 +159,7 @@ class Functionalizer {
     made->insertBefore(&node);
     made->copyMetadata(&node);
     Value* y = made->output();
-    y->setType(c10::TensorType::get());
+    y->copyMetadata(node.output());
     // The guard reads x, so uses of x are redirected before it is made.
     x->replaceAllUsesAfterNodeWith(&node, y);
     node.output()->replaceAllUsesWith(y);

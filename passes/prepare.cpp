@@ -16,9 +16,10 @@ namespace remat {
 
 bool prepareInlined(const std::shared_ptr<torch::jit::Graph>& graph) {
   bool changed = foldConstants(graph);
-  // Dropout first: in evaluation mode its result is its input, which only the explicit form shows.
-  changed |= makeDropoutExplicit(graph);
+  // Before dropout_mask comes in, which LibTorch's alias analysis takes for a writer of everything.
   changed |= torch::jit::RemoveListMutation(graph);
+  // Before in-place ops: in evaluation mode a dropout's result is its input, which only this form shows.
+  changed |= makeDropoutExplicit(graph);
   changed |= functionalize(graph);
   changed |= makeDropoutExplicit(graph);
   changed |= foldConstants(graph);
