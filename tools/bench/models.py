@@ -98,9 +98,8 @@ def save(name, batch, model_path, inputs_path):
     warnings.simplefilter("ignore")
     model, inputs = eager(name), MODELS[name].inputs(batch)
     if MODELS[name].traced:
-        # A second trace would differ: dropout draws other numbers.
+        # The check would trace a second time and find other dropout masks.
         saved = torch.jit.trace(model, inputs, check_trace=False)
-        # Tracing runs the model: norms have moved their statistics, which is as good a start as any.
     else:
         saved = torch.jit.script(model)
     saved.save(model_path)

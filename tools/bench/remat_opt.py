@@ -21,8 +21,9 @@ class ToolFailed(RuntimeError):
 
 
 def error_line(stderr):
-    lines = [line for line in stderr.splitlines() if "error:" in line]
-    return lines[-1].strip() if lines else stderr.strip()[-300:]
+    text = stderr.replace(ERASE_LINE, "\n").replace(ROOT + "/", "")
+    lines = [line for line in text.splitlines() if "error:" in line]
+    return lines[-1].strip() if lines else text.strip()[-300:]
 
 
 def run(*arguments, accept=(0,)):
