@@ -312,32 +312,40 @@ class PointsToBuilder {
       const Set containers = pointees_[written];
       for (const auto container : containers) fill(container, added);
     }
-    Set shared;
-    const std::vector<const Value*> sources = sharedInputs(node);
-    for (const Value* source : sources) shared |= pointees_[source];
-    shared = closure(shared);
-    for (size_t i = 0; i < node.outputs().size(); ++i) makeResult(node, i, !sources.empty(), shared);
+    Shared shared;
+    for (const Value* source : sharedInputs(node)) {
+      shared.any = true;
+      shared.everything |= pointees_[source];
+      if (isContainer(*source->type())) shared.containers |= pointees_[source];
+    }
+    shared.everything = closure(shared.everything);
+    for (size_t i = 0; i < node.outputs().size(); ++i) makeResult(node, i, shared);
   }
 
-  void makeResult(Node& node, size_t offset, bool shares, const Set& shared) {
+  /// What the results of an op may share with its inputs.
+  struct Shared {
+    bool any = false;
+    Set everything;  ///< contents of containers included
+    Set containers;  ///< the containers themselves
+  };
+
+  void makeResult(Node& node, size_t offset, const Shared& shared) {
     const Value* output = node.outputs()[offset];
     if (!isReference(*output->type())) return;
-    if (isContainer(*output->type())) {
-      const auto container = made(&node, offset);
-      Set self;
-      self.set(container);
-      flow(output, self);
-      Set elements = shared;
-      if (!shares) elements.set(made(&node, offset, /*inner=*/true));
-      fill(container, elements);
-      // A list that is handed through is still that list.
-      if (shares) flow(output, shared);
-      return;
-    }
-    if (shares) return flow(output, shared);
     Set self;
-    self.set(made(&node, offset));
+    if (!isContainer(*output->type())) {
+      if (shared.any) return flow(output, shared.everything);
+      self.set(made(&node, offset));
+      return flow(output, self);
+    }
+    const auto container = made(&node, offset);
+    self.set(container);
+    Set elements = shared.everything;
+    if (!shared.any) elements.set(made(&node, offset, /*inner=*/true));
+    fill(container, elements);
     flow(output, self);
+    // A container that is handed through is still that container.
+    flow(output, shared.containers);
   }
 
   Set closure(Set set) const {
