@@ -19,13 +19,14 @@ struct PlannerOptions {
 /// Chooses what to keep and what to recompute. Only the simulator judges: a plan's `predicted_peak`
 /// and `recompute_seconds` are what a step under it takes.
 ///
-/// Seeds come from minimum cuts, first with one price per byte, then with a price per instant;
-/// simulated annealing and a descent improve them. All plans ever seen are remembered, so the
-/// answers of one planner are monotone: a lower budget never gets a higher peak, a higher one never
-/// more time.
+/// Minimum cuts, with one price per byte and with a price per instant, give plans; a prefix dynamic
+/// program puts segments of known plans together (SegmentSeeds); annealing and a descent improve
+/// what that finds, and the program runs again on the result. All plans ever seen are remembered,
+/// so the answers of one planner are monotone: a lower budget never gets a higher peak, a higher
+/// one never more time, as far as they come from one `sweep` or are asked for again.
 ///
-/// Costs `PlannerOptions::evaluations` simulations a budget: 2 s for a ResNet-50 on one core. Stale
-/// when the profile or the legality changes.
+/// Costs `PlannerOptions::evaluations` simulations a budget: 1 to 3 s for a ResNet-50 on one core,
+/// twice that for a budget that can't be met. Stale when the profile or the legality changes.
 class Planner {
  public:
   explicit Planner(const PlanningInput& input, const PlannerOptions& options = {});

@@ -29,6 +29,7 @@ struct SimulationModel::Builder {
                                   " nodes");
     }
     model.measured_peak = profile.peak_bytes;
+    findRoots();
     collectNodes();
     collectStorages();
     collectValues();
@@ -39,8 +40,34 @@ struct SimulationModel::Builder {
     collectBackward();
   }
 
-  bool isTensorWithProducer(int32_t value) const {
-    return profile.values[value].tensor && profile.values[value].producer >= 0;
+  void findRoots() {
+    root.assign(profile.storages.size(), -1);
+    replayable.assign(profile.storages.size(), 1);
+    std::vector<int32_t> root_producer(profile.storages.size(), INT32_MAX);
+    for (size_t value = 0; value < profile.values.size(); ++value) {
+      const ir::ValueProfile& from = profile.values[value];
+      for (int32_t storage : from.storages) {
+        if (from.producer < 0 || !input.replayable[from.producer]) replayable[storage] = 0;
+        if (from.producer >= root_producer[storage]) continue;
+        root_producer[storage] = from.producer;
+        root[storage] = static_cast<int32_t>(value);
+      }
+    }
+  }
+
+  /// No tensor, no producer, or at hand without holding anything that a plan decides on: a
+  /// parameter, say.
+  bool isIrrelevant(int32_t value) const {
+    const ir::ValueProfile& from = profile.values[value];
+    if (!from.tensor || from.producer < 0) return true;
+    bool at_hand = !input.replayable[from.producer];
+    for (int32_t storage : from.storages) {
+      const StorageRole role = profile.storages[storage].role;
+      if (role == StorageRole::kValue) return false;
+      const bool outside = role == StorageRole::kExternal || role == StorageRole::kOutput;
+      at_hand |= outside && root[storage] == value;
+    }
+    return at_hand;
   }
 
   /// The last node that matters at or before a profile's node.
@@ -50,14 +77,14 @@ struct SimulationModel::Builder {
                : node_position[profile_node];
   }
 
-  /// Nodes without events, tensor results and slots do nothing that a plan could change.
+  /// Nodes without events, relevant results and slots do nothing that a plan could change.
   void collectNodes() {
     std::vector<char> matters(profile.nodes.size(), 0);
     for (size_t node = 0; node < profile.nodes.size(); ++node) {
       matters[node] = !profile.nodes[node].events.empty();
     }
-    for (const ir::ValueProfile& value : profile.values) {
-      if (value.tensor && value.producer >= 0) matters[value.producer] = 1;
+    for (size_t value = 0; value < profile.values.size(); ++value) {
+      if (!isIrrelevant(static_cast<int32_t>(value))) matters[profile.values[value].producer] = 1;
     }
     for (const ir::SlotProfile& slot : profile.slots) {
       if (slot.node >= 0) matters[slot.node] = 1;
@@ -114,7 +141,7 @@ struct SimulationModel::Builder {
     value_id.assign(profile.values.size(), -1);
     for (size_t value = 0; value < profile.values.size(); ++value) {
       const auto id = static_cast<int32_t>(value);
-      if (!isTensorWithProducer(id)) continue;
+      if (isIrrelevant(id)) continue;
       const ir::ValueProfile& from = profile.values[value];
       value_id[value] = static_cast<int32_t>(model.values.size());
       Value to;
@@ -126,18 +153,6 @@ struct SimulationModel::Builder {
   }
 
   void chooseCandidates() {
-    std::vector<int32_t> root(profile.storages.size(), -1);
-    std::vector<int32_t> root_producer(profile.storages.size(), INT32_MAX);
-    std::vector<char> replayable(profile.storages.size(), 1);
-    for (size_t value = 0; value < profile.values.size(); ++value) {
-      const ir::ValueProfile& from = profile.values[value];
-      for (int32_t storage : from.storages) {
-        if (from.producer < 0 || !input.replayable[from.producer]) replayable[storage] = 0;
-        if (from.producer >= root_producer[storage]) continue;
-        root_producer[storage] = from.producer;
-        root[storage] = static_cast<int32_t>(value);
-      }
-    }
     for (size_t storage = 0; storage < profile.storages.size(); ++storage) {
       const int32_t root_value = root[storage] < 0 ? -1 : value_id[root[storage]];
       const StorageRole role = profile.storages[storage].role;
@@ -297,6 +312,8 @@ struct SimulationModel::Builder {
   const PlanningInput& input;
   const ir::Profile& profile;
   SimulationModel& model;
+  std::vector<int32_t> root;           ///< by profile storage: value
+  std::vector<char> replayable;        ///< by profile storage: every node that makes or views it is
   std::vector<int32_t> node_position;  ///< by profile node
   std::vector<int32_t> value_id;       ///< by profile value
   std::vector<int32_t> slot_id;        ///< by profile slot
