@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "ir/outline.h"
+#include "passes/extrapolate.h"
 #include "passes/graph_hash.h"
 #include "passes/legality.h"
 #include "passes/module_state.h"
@@ -25,16 +26,11 @@ void say(const OptimizeOptions& options, const std::string& text) {
   }
 }
 
-struct Baseline {
-  int64_t peak = 0;
-  double seconds = 0;
-};
-
 /// The original's step with TorchScript's optimisation off and on, and the better of the two: the
 /// second step of each kind that counts, with optimisation on the fourth (its plans change until
 /// the third).
-Baseline measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOptions& options) {
-  Baseline best;
+int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOptions& options) {
+  int64_t best = 0;
   for (const bool optimized : {false, true}) {
     const torch::jit::GraphOptimizerEnabledGuard guard(optimized);
     const int steps = optimized ? 4 : 2;
@@ -46,8 +42,7 @@ Baseline measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeO
       outcome = step.run(options.method, false);
     }
     state.restore();
-    best.peak = best.peak == 0 ? outcome.peak_bytes : std::min(best.peak, outcome.peak_bytes);
-    best.seconds = best.seconds == 0 ? outcome.seconds : std::min(best.seconds, outcome.seconds);
+    best = best == 0 ? outcome.peak_bytes : std::min(best, outcome.peak_bytes);
   }
   return best;
 }
@@ -109,6 +104,45 @@ ir::Profile reuse(const std::string& json, const std::string& graph_hash) {
   return profile;
 }
 
+/// Baseline and recording with the given inputs.
+ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValue>& inputs,
+                          const OptimizeOptions& options) {
+  TrainingStep step(analysis.prepared, inputs, options.step);
+  ModuleState state(analysis.prepared);
+  const int64_t baseline = measureOriginal(step, state, options);
+  ir::Profile profile = record(analysis.prepared, *analysis.graph, step, state, options);
+  profile.graph_hash = graphHash(*analysis.graph);
+  profile.device = options.step.device;
+  profile.inputs = describe(inputs);
+  profile.baseline_peak_bytes = baseline;
+  return profile;
+}
+
+/// What the inputs' own batch would show, from two smaller ones.
+ir::Profile profileTwoBatches(const Analysis& analysis, const std::vector<c10::IValue>& inputs,
+                              const OptimizeOptions& options) {
+  if (options.profile_batches.size() != 2) {
+    throw RematError("two batch sizes are needed to extrapolate from, " +
+                     std::to_string(options.profile_batches.size()) + " given");
+  }
+  const int64_t batch = batchSize(inputs, options.batch_dim);
+  std::vector<BatchProfile> profiles;
+  for (const int64_t size : options.profile_batches) {
+    if (size < 1 || size > batch) {
+      throw RematError("batch " + std::to_string(size) +
+                       " to profile at is not between 1 and the inputs' batch of " +
+                       std::to_string(batch));
+    }
+    say(options, "profiling at batch " + std::to_string(size));
+    profiles.push_back(
+        {size,
+         profileInputs(analysis, firstOfBatch(inputs, options.batch_dim, batch, size), options)});
+  }
+  ir::Profile profile = extrapolate(profiles[0], profiles[1], batch);
+  profile.inputs = describe(inputs);
+  return profile;
+}
+
 /// The module before any optimisation by Remat.
 torch::jit::Module unoptimized(const torch::jit::Module& module, const std::string& method) {
   if (!ir::isOptimized(module, method)) {
@@ -117,6 +151,34 @@ torch::jit::Module unoptimized(const torch::jit::Module& module, const std::stri
   torch::jit::Module original = ir::cloneForRewrite(module);
   ir::strip(original, method);
   return original;
+}
+
+/// One remark on all storages that are too small to be worth recomputing.
+void addSmallStorages(Analysis& analysis, const OptimizeOptions& options) {
+  const ir::Profile& profile = analysis.profile;
+  std::vector<char> counted(profile.storages.size(), 0);
+  int64_t count = 0;
+  int64_t bytes = 0;
+  for (const ir::SlotProfile& slot : profile.slots) {
+    if (slot.value < 0 || slot.storage < 0 || counted[slot.storage] != 0) {
+      continue;
+    }
+    counted[slot.storage] = 1;
+    const ir::StorageProfile& storage = profile.storages[slot.storage];
+    const int32_t producer = profile.values[slot.value].producer;
+    if (storage.role == ir::StorageRole::kValue && storage.bytes < options.minimum_bytes &&
+        producer >= 0 && analysis.replayable[producer] != 0) {
+      ++count;
+      bytes += storage.bytes;
+    }
+  }
+  if (count > 0) {
+    ir::Remark remark{ir::Reason::kBelowMinimumSaving, "", "", "", "", bytes};
+    remark.explanation = std::to_string(count) +
+                         (count == 1 ? " saved value is" : " saved values are") + " smaller than " +
+                         ir::formatBytes(options.minimum_bytes) + (count == 1 ? "" : " each");
+    analysis.remarks.push_back(std::move(remark));
+  }
 }
 
 }  // namespace
@@ -132,27 +194,18 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   say(options, "preparing the graph");
   analysis.graph = prepareGraph(analysis.prepared, options.method);
   const std::string hash = graphHash(*analysis.graph);
-  if (!options.profile_json.empty()) {
-    analysis.profile = reuse(options.profile_json, hash);
-    analysis.original_peak = analysis.profile.baseline_peak_bytes;
-  } else {
-    TrainingStep step(analysis.prepared, inputs, options.step);
-    ModuleState state(analysis.prepared);
-    const Baseline baseline = measureOriginal(step, state, options);
-    analysis.profile = record(analysis.prepared, *analysis.graph, step, state, options);
-    analysis.profile.graph_hash = hash;
-    analysis.profile.device = options.step.device;
-    analysis.profile.inputs = describe(inputs);
-    analysis.profile.baseline_peak_bytes = baseline.peak;
-    analysis.original_peak = baseline.peak;
-    analysis.original_step_seconds = baseline.seconds;
-  }
+  analysis.profile = !options.profile_json.empty() ? reuse(options.profile_json, hash)
+                     : !options.profile_batches.empty()
+                         ? profileTwoBatches(analysis, inputs, options)
+                         : profileInputs(analysis, inputs, options);
+  analysis.original_peak = analysis.profile.baseline_peak_bytes;
   say(options, "judging what may be replayed");
   Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
   for (const ir::NodeProfile& node : analysis.profile.nodes) {
     analysis.replayable.push_back(legality.isReplayable(node.program_index) ? 1 : 0);
   }
   analysis.remarks = legality.remarks(analysis.profile);
+  addSmallStorages(analysis, options);
   return analysis;
 }
 

@@ -33,8 +33,13 @@ struct OptimizeOptions {
   int64_t minimum_bytes = 65536;       ///< smaller storages are kept
   bool measure = true;       ///< measure the result and plan again while it is above the budget
   std::string profile_json;  ///< a profile to reuse instead of recording one
-  std::function<void(const std::string&)>
-      progress;  ///< called with short lines of what is going on
+  /// Two batch sizes to profile at instead of the inputs' own, for models too big to run there
+  /// once: bytes and times are extrapolated, and nothing is measured. Empty: the inputs as they
+  /// are.
+  std::vector<int64_t> profile_batches;
+  int64_t batch_dim = 0;  ///< dimension of the inputs that profile_batches vary
+  /// Called with short lines of what is going on.
+  std::function<void(const std::string&)> progress;
 };
 
 }  // namespace remat

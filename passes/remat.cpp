@@ -183,7 +183,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     result.module = rewritten.module;
     result.annotations.values = valueNotes(input, result.plan, result.remarks);
     result.after_ir = ir::dumpGraph(*rewritten.region, &result.annotations);
-    if (!options.measure) {
+    if (!options.measure || !options.profile_batches.empty()) {
       break;
     }
     say("measuring the result");
@@ -198,7 +198,8 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
                         result.measured_peak);
     }
     budget.kind = Budget::Kind::kBytes;
-    budget.bytes = asked + result.plan.predicted_peak - result.measured_peak + options.reserve_bytes;
+    budget.bytes =
+        asked + result.plan.predicted_peak - result.measured_peak + options.reserve_bytes;
   }
   result.annotations.method = options.method;
   result.annotations.inputs = analysis.profile.inputs;

@@ -37,7 +37,6 @@ struct Analysis {
   std::vector<ir::Remark> remarks;  ///< every reason why a node is kept, with its saved bytes
   int64_t original_peak =
       0;  ///< bytes, measured: the better of TorchScript's optimisation on and off
-  double original_step_seconds = 0;
 };
 
 /// Prepares, profiles and judges `method` of `module`, which stays as it was (buffers, flags,
