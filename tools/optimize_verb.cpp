@@ -98,7 +98,7 @@ void addDumps(const OptimizeArguments& arguments, const OptimizeResult& result,
             result.changed ? result.after_ir : result.before_ir);
 }
 
-void writeFiles(const OptimizeArguments& arguments, const Session& session,
+void writeFiles(const OptimizeArguments& arguments, const Session& session, bool bounded,
                 OptimizeResult& result) {
   OutputFiles files;
   addDumps(arguments, result, files);
@@ -110,6 +110,8 @@ void writeFiles(const OptimizeArguments& arguments, const Session& session,
     files.add(arguments.planning.save_profile, ir::toJson(result.profile));
   }
   result.annotations.tool_version = kToolVersion;
+  // verify holds a file to its budget; as low as reachable is none.
+  if (!bounded) result.annotations.budget = 0;
   const torch::jit::Module module =
       c10::Device(session.step.device).is_cpu() ? result.module : onCpu(result.module);
   writeModel(module, session.file.extra_files, result.changed ? &result.annotations : nullptr,
@@ -164,7 +166,7 @@ int optimizeModel(const OptimizeArguments& arguments) {
   OptimizeResult result = naming(
       arguments.run.model, [&] { return optimize(session.file.module, session.inputs, options); });
   progress.show("writing " + arguments.output);
-  writeFiles(arguments, session, result);
+  writeFiles(arguments, session, options.budget.kind != Budget::Kind::kMinimum, result);
   progress.clear();
   printRemarks(result.remarks);
   if (arguments.json) {

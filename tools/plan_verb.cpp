@@ -48,18 +48,18 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
   curve.original_peak = analysis.original_peak;
   const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
   curve.minimum = plans.size() > budgets.size() ? plans.back() : planMinimum(analysis, options);
+  curve.minimum.budget = curve.minimum.predicted_peak;
   for (size_t i = 0; i < budgets.size(); ++i) {
     const ir::Plan& plan = plans.at(i);
-    if (budgets[i].kind == Budget::Kind::kMinimum || plan.predicted_peak <= plan.budget) {
+    if (budgets[i].kind == Budget::Kind::kMinimum) {
+      curve.points.push_back(curve.minimum);
+    } else if (plan.predicted_peak <= plan.budget) {
       curve.points.push_back(plan);
     } else {
       curve.missed.push_back(plan.budget);
     }
   }
-  if (with_minimum) {
-    curve.points.push_back(curve.minimum);
-    curve.points.back().budget = curve.minimum.predicted_peak;
-  }
+  if (with_minimum) curve.points.push_back(curve.minimum);
   return curve;
 }
 

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <sstream>
 #include <string>
 
 #include "runtime/memory_statistics.h"
@@ -33,6 +34,29 @@ int printError(const std::string& message, int code) {
   return code;
 }
 
+/// `text` in lines of at most `width` characters; CLI11 indents them.
+std::string wrapped(const std::string& text, size_t width) {
+  std::istringstream words(text);
+  std::string result;
+  size_t column = 0;
+  for (std::string word; words >> word;) {
+    const bool fits = column > 0 && column + 1 + word.size() <= width;
+    if (column > 0) result += fits ? ' ' : '\n';
+    column = fits ? column + 1 + word.size() : word.size();
+    result += word;
+  }
+  return result;
+}
+
+void wrapDescriptions(CLI::App& app) {
+  constexpr size_t kWidth = 78;
+  for (CLI::App* verb : app.get_subcommands({})) {
+    for (CLI::Option* option : verb->get_options()) {
+      option->description(wrapped(option->get_description(), kWidth));
+    }
+  }
+}
+
 int parseFailure(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // help or version was asked for
   std::string verb;
@@ -51,6 +75,7 @@ int runTool(int argc, char** argv) {
   addVerifyVerb(app, action);
   addDumpVerb(app, action);
   addStripVerb(app, action);
+  wrapDescriptions(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

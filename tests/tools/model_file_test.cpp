@@ -1,15 +1,18 @@
 #include "tools/model_file.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/op_registration/op_registration.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "llvm/Support/FileSystem.h"
@@ -119,27 +122,45 @@ TEST_F(ModelFileTest, MissingMethodListsTheOthers) {
                 [&] { methodOf(file, "decode"); });
 }
 
+/// A module whose forward is one call of `op` on its input, followed by what `arguments` makes.
+/// (Source text compiled from C++ doesn't see custom operators.)
+Module moduleCalling(const std::string& op,
+                     const std::function<void(torch::jit::Graph&, torch::jit::Node&)>& arguments) {
+  Module module("Calling");
+  auto graph = std::make_shared<torch::jit::Graph>();
+  graph->addInput("self")->setType(module.type());
+  torch::jit::Value* const x = graph->addInput("x");
+  torch::jit::Node* const call = graph->create(c10::Symbol::fromQualString(op));
+  call->output()->setType(c10::AnyType::get());
+  arguments(*graph, *call);
+  if (call->inputs().empty()) {
+    call->addInput(x);
+    call->output()->setType(c10::TensorType::get());
+  }
+  graph->insertNode(call);
+  graph->registerOutput(call->output());
+  const c10::QualifiedName name(*module.type()->name(), "forward");
+  module.type()->addMethod(module._ivalue()->compilation_unit()->create_function(name, graph));
+  return module;
+}
+
 TEST_F(ModelFileTest, CustomOperatorWithoutLibrary) {
   {
     const auto registration =
         c10::RegisterOperators().op("sample_ops::twice(Tensor x) -> Tensor",
-                                    [](const at::Tensor& x) -> at::Tensor { return x; });
-    Module module("Custom");
-    module.define(
-        "def forward(self, x: Tensor) -> Tensor:\n    return torch.ops.sample_ops.twice(x)\n");
-    module.save(path("m.pt"));
+                                    [](const at::Tensor& x) -> at::Tensor { return x.clone(); });
+    moduleCalling("sample_ops::twice", [](auto&, auto&) {}).save(path("m.pt"));
   }
   expectUnreadable(path("m.pt"), "uses the custom operator sample_ops::twice; load the library");
 }
 
 TEST_F(ModelFileTest, NewerFormat) {
-  Module module("Newer");
-  module.define(R"(
-def forward(self, x: Tensor) -> Tensor:
-    y = torch.ops.remat.checkpoint(self, "remat_region_forward_0", (x,), 99)
-    assert isinstance(y, Tensor)
-    return y
-)");
+  const Module module = moduleCalling("remat::checkpoint", [](auto& graph, auto& call) {
+    call.addInput(graph.inputs()[0]);
+    call.addInput(graph.insertConstant("remat_region_forward_0"));
+    call.addInput(graph.insertNode(graph.createTuple({graph.inputs()[1]}))->output());
+    call.addInput(graph.insertConstant(99));
+  });
   module.save(path("m.pt"));
   expectUnreadable(path("m.pt"), "has format version 99");
 }
@@ -202,8 +223,7 @@ TEST_F(ModelFileTest, FullDiskLeavesTheExistingFile) {
 }
 
 TEST_F(ModelFileTest, SavedInputs) {
-  const auto tuple =
-      c10::ivalue::Tuple::create({at::ones({2, 3}), c10::IValue(4), c10::IValue(true)});
+  const auto tuple = c10::ivalue::Tuple::create(at::ones({2, 3}), 4, true);
   const std::vector<char> bytes = torch::jit::pickle_save(tuple);
   writeBytes("in.pt", std::string(bytes.begin(), bytes.end()));
   const auto inputs = loadInputs(path("in.pt"), c10::Device(c10::kCPU));

@@ -138,7 +138,10 @@ def sample(name: str) -> Tensor:
 def save(name: str, path, how: str = "script") -> str:
     model = build(name)
     if how == "trace":
-        torch.jit.trace(model, sample(name), check_trace=False).save(str(path))
+        state = {key: value.clone() for key, value in model.state_dict().items()}
+        traced = torch.jit.trace(model, sample(name), check_trace=False)
+        traced.load_state_dict(state)  # tracing trains: norms have moved their statistics
+        traced.save(str(path))
     else:
         torch.jit.script(model).save(str(path))
     return str(path)

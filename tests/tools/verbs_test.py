@@ -22,7 +22,7 @@ MODELS = [
 BITWISE = {"outputs": "bitwise", "gradients": "bitwise", "buffers": "bitwise", "random_state": "bitwise"}
 
 
-def optimize(tmp_path, name, how="script", budget="60%", *options):
+def optimize(tmp_path, name, how="script", budget="75%", *options):
     model = models.save(name, tmp_path / "model.pt", how)
     out = tmp_path / "out.pt"
     result = remat_opt.succeed_json(
@@ -36,7 +36,7 @@ def test_optimize_then_verify(tmp_path, name, how):
     model, out, result = optimize(tmp_path, name, how)
     assert result["changed"]
     peaks = result["peak_bytes"]
-    assert peaks["measured"] <= result["budget"] <= 0.601 * peaks["original"]
+    assert peaks["measured"] <= result["budget"] <= 0.751 * peaks["original"]
     assert result["recomputed"] > 0 and 0 < result["recompute_share"] < 1
 
     report = remat_opt.succeed_json("verify", model, out, "--input", models.spec(name))
@@ -198,7 +198,7 @@ def test_another_method(tmp_path):
 
 
 def test_cross_entropy_loss(tmp_path):
-    model, out, _ = optimize(tmp_path, "mlp", "script", "60%", "--loss", "cross_entropy")
+    model, out, _ = optimize(tmp_path, "mlp", "script", "75%", "--loss", "cross_entropy")
     report = remat_opt.succeed_json("verify", model, out, "--input", models.ROWS, "--loss", "cross_entropy")
     assert report["parity"]["gradients"] == "bitwise"
 
@@ -207,25 +207,25 @@ def test_saved_inputs(tmp_path):
     model = models.save("mlp", tmp_path / "model.pt")
     torch.save((models.sample("mlp"),), tmp_path / "inputs.pt")
     out = tmp_path / "out.pt"
-    remat_opt.succeed("optimize", model, "-o", out, "--inputs", tmp_path / "inputs.pt", "--budget", "60%")
+    remat_opt.succeed("optimize", model, "-o", out, "--inputs", tmp_path / "inputs.pt", "--budget", "75%")
     remat_opt.succeed("verify", model, out, "--inputs", tmp_path / "inputs.pt")
 
 
 def test_input_that_requires_grad(tmp_path):
     model, out = models.save("mlp", tmp_path / "model.pt"), tmp_path / "out.pt"
     options = ("--input", models.ROWS + ":grad")
-    remat_opt.succeed("optimize", model, "-o", out, "--budget", "60%", *options)
+    remat_opt.succeed("optimize", model, "-o", out, "--budget", "75%", *options)
     report = remat_opt.succeed_json("verify", model, out, *options)
     assert report["parity"]["gradients"] == "bitwise"
 
 
 def test_dumps_and_reports(tmp_path):
     folder = tmp_path / "ir"
-    optimize(tmp_path, "mlp", "script", "60%", "--dump-ir", folder, "--report", tmp_path / "report.json")
+    optimize(tmp_path, "mlp", "script", "75%", "--dump-ir", folder, "--report", tmp_path / "report.json")
     assert "remat::keep" in (folder / "after.ir").read_text()
     assert "remat::keep" not in (folder / "before.ir").read_text()
     assert json.loads((tmp_path / "report.json").read_text())["changed"]
-    optimize(tmp_path, "mlp", "script", "60%", "--report", tmp_path / "report.html")
+    optimize(tmp_path, "mlp", "script", "75%", "--report", tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -250,7 +250,7 @@ def test_the_users_extra_files_stay(tmp_path):
     path = tmp_path / "model.pt"
     torch.jit.save(torch.jit.script(models.build("mlp")), str(path), _extra_files={"config.txt": "hello"})
     out, back = tmp_path / "out.pt", tmp_path / "back.pt"
-    remat_opt.succeed("optimize", path, "-o", out, "--input", models.ROWS, "--budget", "60%")
+    remat_opt.succeed("optimize", path, "-o", out, "--input", models.ROWS, "--budget", "75%")
     remat_opt.succeed("strip", out, "-o", back)
     extra = {"config.txt": "", "remat.json": ""}
     torch.jit.load(str(back), _extra_files=extra)
