@@ -22,7 +22,7 @@ namespace {
 at::Tensor uncountedCopy(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const at::NoGradGuard no_grad;
-  const at::Tensor source = tensor.detach();
+  const at::Tensor source = tensor.layout() == at::kStrided ? tensor.detach() : tensor.to_dense();
   const size_t bytes = static_cast<size_t>(source.numel()) * source.element_size();
   void* const data = std::malloc(bytes > 0 ? bytes : 1);
   TORCH_CHECK(data != nullptr, "out of memory while copying a tensor of ", bytes, " bytes");
