@@ -40,7 +40,7 @@ CASES = (
     Case("resnet50_scripted", "50%", RESNET_HALF, quick_budget="75%"),
     Case("resnet50_scripted", "80%", report.Limits(share=0.08)),
     Case("resnet50_traced", "50%", RESNET_HALF, quick_budget="75%"),
-    Case("vit_small_patch16_224", "50%", report.Limits(share=0.25), quick_budget="75%"),
+    Case("vit_small_patch16_224", "50%", report.Limits(share=0.25), quick_budget="85%"),
     Case("gpt2_eager_attention", "50%", report.Limits(share=0.25)),
     Case("gpt2_sdpa", "min"),
     Case("mobilenet_v2", "50%"),
