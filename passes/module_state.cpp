@@ -6,8 +6,6 @@
 #include <mutex>
 #include <string>
 
-#include "passes/value_tensors.h"
-
 namespace remat {
 namespace {
 
@@ -16,13 +14,6 @@ std::vector<at::Generator> defaultGenerators(c10::Device device) {
       at::globalContext().defaultGenerator(c10::Device(c10::kCPU))};
   if (!device.is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device));
   return generators;
-}
-
-/// Writes what `copy` holds into the tensors of `value`; both have the same structure.
-void copyTensors(const c10::IValue& value, const c10::IValue& copy) {
-  const std::vector<at::Tensor> destinations = tensorsOf(value);
-  const std::vector<at::Tensor> sources = tensorsOf(copy);
-  for (size_t i = 0; i < destinations.size(); ++i) destinations[i].copy_(sources[i]);
 }
 
 }  // namespace
@@ -49,15 +40,63 @@ void seedGenerators(c10::Device device, uint64_t seed) {
   }
 }
 
+/// One value and all that it held, with every tensor and container itself (others may hold the
+/// same: an LSTM's list of weights are its parameters) and a copy of each tensor's elements.
+struct ModuleState::Snapshot {
+  c10::IValue value;
+  at::Tensor elements;             ///< of a tensor
+  std::vector<Snapshot> contents;  ///< of a list or tuple; of a dict: key, value, key, value, …
+
+  explicit Snapshot(const c10::IValue& held) : value(held) {
+    if (held.isTensor()) {
+      if (held.toTensor().defined()) elements = held.toTensor().detach().clone();
+    } else if (held.isList()) {
+      for (const c10::IValue& inner : held.toListRef()) contents.emplace_back(inner);
+    } else if (held.isTuple()) {
+      for (const c10::IValue& inner : held.toTupleRef().elements()) contents.emplace_back(inner);
+    } else if (held.isGenericDict()) {
+      for (const auto& entry : held.toGenericDict()) {
+        contents.emplace_back(entry.key());
+        contents.emplace_back(entry.value());
+      }
+    }
+  }
+
+  /// Running statistics change without a new version, so contents are compared.
+  void restore() {
+    for (Snapshot& inner : contents) inner.restore();
+    if (elements.defined()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (!tensor.detach().equal(elements)) tensor.detach().copy_(elements);
+    } else if (value.isList()) {
+      c10::List<c10::IValue> list = value.toList();
+      list.clear();
+      for (const Snapshot& inner : contents) list.push_back(inner.value);
+    } else if (value.isGenericDict()) {
+      c10::Dict<c10::IValue, c10::IValue> dict = value.toGenericDict();
+      dict.clear();
+      for (size_t i = 0; i < contents.size(); i += 2) {
+        dict.insert(contents[i].value, contents[i + 1].value);
+      }
+    }
+  }
+};
+
+struct ModuleState::Attribute {
+  torch::jit::Module owner;
+  std::string name;
+  Snapshot snapshot;
+};
+
 ModuleState::ModuleState(const torch::jit::Module& module) {
   const at::NoGradGuard no_grad;
   for (const torch::jit::Module& owner : module.modules()) {
     const auto& type = owner.type();
     for (size_t slot = 0; slot < type->numAttributes(); ++slot) {
-      if (type->is_parameter(slot) || type->getAttribute(slot)->is_module()) continue;
+      if (type->getAttribute(slot)->is_module()) continue;
       const c10::IValue value = owner._ivalue()->getSlot(slot);
       if (value.isCustomClass() || value.isCapsule()) continue;  // can't be copied in general
-      attributes_.push_back({owner, type->getAttributeName(slot), value, value.deepcopy()});
+      attributes_.push_back({owner, type->getAttributeName(slot), Snapshot(value)});
     }
   }
   for (const at::Tensor& parameter : module.parameters()) {
@@ -65,15 +104,13 @@ ModuleState::ModuleState(const torch::jit::Module& module) {
   }
 }
 
+ModuleState::~ModuleState() = default;
+
 void ModuleState::restore() {
   const at::NoGradGuard no_grad;
   for (Attribute& attribute : attributes_) {
-    if (attribute.value.isTensor()) {
-      copyTensors(attribute.value, attribute.copy);
-      attribute.owner.setattr(attribute.name, attribute.value);
-    } else {
-      attribute.owner.setattr(attribute.name, attribute.copy.deepcopy());
-    }
+    attribute.snapshot.restore();
+    attribute.owner.setattr(attribute.name, attribute.snapshot.value);
   }
   for (auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
 }

@@ -25,21 +25,22 @@ class RandomStateScope {
 /// Seeds the default random generators of the CPU and of `device`.
 void seedGenerators(c10::Device device, uint64_t seed);
 
-/// Whatever a training step may change in a module: buffers, attributes that are no parameters
-/// (flags, counters), and gradients. Taken when constructed; `restore` puts it back, as often as
-/// asked. Parameters' values are not part of it.
+/// Whatever a training step may change in a module: attributes of every kind (buffers, flags,
+/// counters, containers, parameters that the forward itself writes) and gradients. Taken when
+/// constructed; `restore` puts it back, as often as asked. Tensors and containers keep their
+/// identity. Costs a copy of every parameter and buffer.
 class ModuleState {
  public:
   explicit ModuleState(const torch::jit::Module& module);
+  ~ModuleState();
+  ModuleState(const ModuleState&) = delete;
+  ModuleState& operator=(const ModuleState&) = delete;
+
   void restore();
 
  private:
-  struct Attribute {
-    torch::jit::Module owner;
-    std::string name;
-    c10::IValue value;  ///< the attribute itself, so that tensors keep their identity
-    c10::IValue copy;   ///< a deep copy of what it held
-  };
+  struct Snapshot;
+  struct Attribute;
   std::vector<Attribute> attributes_;
   std::vector<std::pair<at::Tensor, at::Tensor>> gradients_;  ///< parameter and its gradient
 };

@@ -82,7 +82,7 @@ std::string sentence(const OptimizeOptions& options, const ir::Plan& plan, int64
          " bytes), predicted; ask for that much or --budget min, or use a smaller batch";
 }
 
-/// Why the model is to stay as it is; empty if a rewrite gains something.
+/// Why the model is to stay as it is; empty if a rewrite is called for.
 std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& options,
                          const ir::Plan& plan) {
   const bool bounded = options.budget.kind != Budget::Kind::kMinimum && options.max_overhead < 0;
@@ -90,7 +90,7 @@ std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& option
     return "the model's step peak of " + ir::formatBytes(analysis.original_peak) +
            " is within the budget as it is";
   }
-  if (plan.predicted_peak + options.minimum_bytes > analysis.original_peak) {
+  if (!bounded && plan.predicted_peak + options.minimum_bytes > analysis.original_peak) {
     return "no plan lowers the step's peak of " + ir::formatBytes(analysis.original_peak) + " by " +
            ir::formatBytes(options.minimum_bytes) + " or more";
   }

@@ -191,7 +191,13 @@ void TrainingStep::backward(c10::IValue output) {
     roots.push_back(torch::autograd::impl::gradient_edge(loss));
   } else {
     for (const at::Tensor& root : differentiableTensors(output)) {
+      const size_t i = roots.size();
       roots.push_back(torch::autograd::impl::gradient_edge(root));
+      // The output of a model with a growing state has other sizes in every step.
+      if (i < gradients.size() && gradients[i].sizes() != root.sizes()) {
+        at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + i);
+        gradients[i] = randomGradient(root.detach(), generator);
+      }
     }
     output = c10::IValue();
   }
