@@ -1,11 +1,11 @@
 #include "ir/annotations.h"
 
-#include <cmath>
-#include <stdexcept>
-
 #include <llvm/ADT/Twine.h>
 #include <llvm/Support/JSON.h>
 #include <llvm/Support/raw_ostream.h>
+
+#include <cmath>
+#include <stdexcept>
 
 namespace remat::ir {
 namespace {
@@ -20,7 +20,9 @@ constexpr int kMaxDepth = 8;
   throw std::runtime_error(("annotations: " + what).str());
 }
 
-std::string utf8(const std::string& bytes) { return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes); }
+std::string utf8(const std::string& bytes) {
+  return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes);
+}
 
 /// JSON has no infinity.
 double finite(double number) { return std::isfinite(number) ? number : 0; }

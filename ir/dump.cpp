@@ -1,13 +1,13 @@
 #include "ir/dump.h"
 
+#include <torch/csrc/jit/ir/ir.h>
+
 #include <algorithm>
 #include <cctype>
 #include <sstream>
 #include <string>
 #include <unordered_map>
 #include <utility>
-
-#include <torch/csrc/jit/ir/ir.h>
 
 #include "ir/remark.h"
 
@@ -32,8 +32,8 @@ std::string withoutMangling(const std::string& line) {
   }
 }
 
-/// Drops a comment ` # /folder/file.py:12:4` at the end of a line: graphs print it in nested blocks even when
-/// asked not to.
+/// Drops a comment ` # /folder/file.py:12:4` at the end of a line: graphs print it in nested blocks
+/// even when asked not to.
 std::string withoutLocation(const std::string& line) {
   const size_t hash = line.rfind(" # ");
   if (hash == std::string::npos) return line;
@@ -57,8 +57,8 @@ std::string withoutBareEquals(const std::string& line) {
   return line.substr(0, begin - std::min<size_t>(begin, 1)) + line.substr(begin + 2);
 }
 
-/// `layer1_0_conv1` of `  %layer1_0_conv1.1 : Tensor = …` (loading numbers names); empty if the line makes no
-/// named value.
+/// `layer1_0_conv1` of `  %layer1_0_conv1.1 : Tensor = …` (loading numbers names); empty if the
+/// line makes no named value.
 std::string madeName(const std::string& line) {
   const size_t percent = line.find_first_not_of(' ');
   if (percent == std::string::npos || line[percent] != '%') return {};
@@ -66,14 +66,16 @@ std::string madeName(const std::string& line) {
   if (end == std::string::npos || line.find(" = ", end) == std::string::npos) return {};
   std::string name = line.substr(percent + 1, end - percent - 1);
   const size_t dot = name.rfind('.');
-  if (dot != std::string::npos && name.find_first_not_of("0123456789", dot + 1) == std::string::npos) {
+  if (dot != std::string::npos &&
+      name.find_first_not_of("0123456789", dot + 1) == std::string::npos) {
     name.resize(dot);
   }
   return name;
 }
 
 std::string comment(const ValueNote& note) {
-  std::string text = std::string(" # ") + (note.kept ? "kept, " : "recomputed, ") + formatBytes(note.bytes);
+  std::string text =
+      std::string(" # ") + (note.kept ? "kept, " : "recomputed, ") + formatBytes(note.bytes);
   if (!note.reason.empty()) text += ": " + note.reason;
   std::string place = note.module_path;
   if (!note.source.empty()) place += (place.empty() ? "(" : " (") + note.source + ")";

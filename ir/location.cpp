@@ -1,10 +1,10 @@
 #include "ir/location.h"
 
-#include <optional>
-#include <vector>
-
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/ir/scope.h>
+
+#include <optional>
+#include <vector>
 
 namespace remat::ir {
 namespace {

@@ -1,11 +1,11 @@
 #include "ir/method_table.h"
 
-#include <unordered_map>
-#include <vector>
-
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/ir.h>
+
+#include <unordered_map>
+#include <vector>
 
 namespace remat::ir {
 namespace {
@@ -75,8 +75,8 @@ class FunctionCopier {
 void putMethod(Module& module, const std::string& name,
                const std::shared_ptr<torch::jit::Graph>& graph, const c10::FunctionSchema* schema) {
   const auto type = module.type();
-  // The unit destroys the function that makeFunction replaces: its place is noted and its type's entry gone
-  // before.
+  // The unit destroys the function that makeFunction replaces: its place is noted and its type's
+  // entry gone before.
   std::vector<Function*> methods = type->methods();
   size_t place = methods.size();
   for (size_t i = 0; i < methods.size(); ++i) {
@@ -117,13 +117,15 @@ c10::ClassTypePtr copyType(const Module& module) {
   for (Function* hook : type->getForwardPreHooks()) copy->addForwardPreHook(functions.copy(hook));
   for (Function* hook : type->getForwardHooks()) copy->addForwardHook(functions.copy(hook));
   for (const auto& property : type->properties()) {
-    copy->addProperty(property.name, functions.copy(property.getter), functions.copy(property.setter));
+    copy->addProperty(property.name, functions.copy(property.getter),
+                      functions.copy(property.setter));
   }
   return copy;
 }
 
 std::shared_ptr<torch::jit::Graph> withTypeReplaced(torch::jit::Graph& graph,
-                                                    const c10::TypePtr& from, const c10::TypePtr& to) {
+                                                    const c10::TypePtr& from,
+                                                    const c10::TypePtr& to) {
   auto copy = graph.copy();
   if (from != to) copy->remapTypes(replacing(from, to));
   return copy;

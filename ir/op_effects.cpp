@@ -1,12 +1,12 @@
 #include "ir/op_effects.h"
 
-#include <algorithm>
-#include <string>
-
 #include <llvm/ADT/StringSwitch.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <string>
 
 #include "ir/names.h"
 
@@ -20,8 +20,8 @@ bool isNorm(const Node& node) {
   return node.kind() == c10::aten::batch_norm || node.kind() == c10::aten::instance_norm;
 }
 
-/// Ops whose schema says that the result is fresh, and whose code returns an input or a view of it in some
-/// mode or for some argument.
+/// Ops whose schema says that the result is fresh, and whose code returns an input or a view of it
+/// in some mode or for some argument.
 bool handsInputThrough(const Node& node) {
   if (!node.kind().is_aten()) return false;
   return llvm::StringSwitch<bool>(node.kind().toUnqualString())

@@ -52,8 +52,8 @@ std::string freeSuffix(const Module& module, const std::string& method) {
     return module.find_method(name).has_value() || module.hasattr(name);
   };
   std::string suffix;
-  for (int i = 1; taken(regionMethodName(method, 0) + suffix) ||
-                  taken(originalMethodName(method) + suffix);
+  for (int i = 1;
+       taken(regionMethodName(method, 0) + suffix) || taken(originalMethodName(method) + suffix);
        ++i) {
     suffix = "_" + std::to_string(i);
   }
@@ -79,7 +79,8 @@ std::shared_ptr<Graph> checkpointCall(const Graph& original, const c10::TypePtr&
   Value* version = graph->insertConstant(kFormatVersion);
   const at::ArrayRef<Value*> arguments = at::ArrayRef<Value*>(inputs).slice(1);
   Value* tuple = graph->insertNode(graph->createTuple(arguments))->output();
-  Node* call = graph->insertNode(graph->create(symbol(kCheckpoint), {inputs[0], name, tuple, version}));
+  Node* call =
+      graph->insertNode(graph->create(symbol(kCheckpoint), {inputs[0], name, tuple, version}));
   call->output()->setType(c10::AnyType::get());
   Value* result = call->output();
   if (result_type->kind() == c10::TypeKind::NoneType) {
@@ -93,8 +94,8 @@ std::shared_ptr<Graph> checkpointCall(const Graph& original, const c10::TypePtr&
 }
 
 void checkFits(const Graph& region, const Graph& original, const std::string& method) {
-  TORCH_CHECK(region.inputs().size() == original.inputs().size(), "the region of '", method, "' takes ",
-              region.inputs().size(), " arguments (self included), the method ",
+  TORCH_CHECK(region.inputs().size() == original.inputs().size(), "the region of '", method,
+              "' takes ", region.inputs().size(), " arguments (self included), the method ",
               original.inputs().size(), ": make the region from a graph of this method");
   TORCH_CHECK(region.outputs().size() == 1, "the region of '", method, "' has ",
               region.outputs().size(), " outputs; a method returns one");
@@ -102,7 +103,8 @@ void checkFits(const Graph& region, const Graph& original, const std::string& me
 
 }  // namespace
 
-void outlineRegion(Module& module, const std::string& method, const std::shared_ptr<Graph>& region) {
+void outlineRegion(Module& module, const std::string& method,
+                   const std::shared_ptr<Graph>& region) {
   if (isOptimized(module, method)) strip(module, method);
   const auto original = graphOf(module, method);
   const c10::FunctionSchema schema = module.get_method(method).function().getSchema();
@@ -122,8 +124,8 @@ Module cloneForRewrite(const Module& module) {
   const auto type = copyType(module);
   const auto& object = module._ivalue();
   const size_t slots = object->slots().size();
-  auto copy = c10::ivalue::Object::create(
-      c10::StrongTypePtr(object->compilation_unit(), type), slots);
+  auto copy =
+      c10::ivalue::Object::create(c10::StrongTypePtr(object->compilation_unit(), type), slots);
   for (size_t i = 0; i < slots; ++i) copy->setSlot(i, object->getSlot(i));
   return Module(copy);
 }
@@ -143,9 +145,10 @@ std::vector<std::string> optimizedMethods(const Module& module) {
 std::string regionMethod(const Module& module, const std::string& method) {
   const std::string name = calledRegion(module, method);
   TORCH_CHECK(!name.empty(), "method '", method, "' is not optimised: it calls no ", kCheckpoint);
-  TORCH_CHECK(module.find_method(name).has_value(), "method '", method, "' runs region '", name,
-              "', which the module lacks: torch.jit.freeze and optimize_for_inference drop it; strip the "
-              "model before them");
+  TORCH_CHECK(
+      module.find_method(name).has_value(), "method '", method, "' runs region '", name,
+      "', which the module lacks: torch.jit.freeze and optimize_for_inference drop it; strip the "
+      "model before them");
   return name;
 }
 
@@ -198,8 +201,8 @@ std::shared_ptr<Graph> regionOfNodeGraph(const Graph& graph) {
   }
   TORCH_CHECK(nodes == 1 && region != nullptr && region->inputs().equals(graph.inputs()) &&
                   graph.outputs().equals(region->outputs()),
-              "a graph that does nothing but run one ", kRegion, " node on its inputs is needed, got:\n",
-              graph.toString(false));
+              "a graph that does nothing but run one ", kRegion,
+              " node on its inputs is needed, got:\n", graph.toString(false));
   return region->g(c10::attr::Subgraph)->copy();
 }
 

@@ -1,16 +1,17 @@
 #include "ir/points_to.h"
 
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/SparseBitVector.h>
+#include <torch/csrc/jit/ir/ir.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
 
-#include <llvm/ADT/DenseMap.h>
-#include <llvm/ADT/SparseBitVector.h>
-#include <torch/csrc/jit/api/module.h>
-#include <torch/csrc/jit/ir/ir.h>
-
+#include "ir/attribute_identity.h"
 #include "ir/op_effects.h"
+#include "ir/reference_types.h"
 
 namespace remat::ir {
 namespace {
@@ -20,31 +21,6 @@ using torch::jit::Graph;
 using torch::jit::Node;
 using torch::jit::Value;
 using Set = llvm::SparseBitVector<>;
-
-bool isReference(const c10::Type& type) {
-  switch (type.kind()) {
-    case c10::TypeKind::TensorType:
-    case c10::TypeKind::ListType:
-    case c10::TypeKind::DictType:
-    case c10::TypeKind::ClassType:
-    case c10::TypeKind::InterfaceType:
-    case c10::TypeKind::AnyType:
-    case c10::TypeKind::AnyListType:
-    case c10::TypeKind::AnyTupleType:
-    case c10::TypeKind::FutureType:
-    case c10::TypeKind::AwaitType:
-    case c10::TypeKind::RRefType:
-      return true;
-    default:
-      return std::any_of(type.containedTypes().begin(), type.containedTypes().end(),
-                         [](const c10::TypePtr& inner) { return isReference(*inner); });
-  }
-}
-
-bool isContainer(const c10::Type& type) {
-  return type.kind() == c10::TypeKind::ListType || type.kind() == c10::TypeKind::DictType ||
-         type.kind() == c10::TypeKind::TupleType;
-}
 
 bool isModule(const Value& value) {
   const auto type = value.type()->cast<c10::ClassType>();
@@ -245,9 +221,10 @@ class PointsToBuilder {
     return object == self_ || !paths_[object].empty();
   }
 
-  PointsTo::Object attribute(PointsTo::Object owner, const std::string& name, const c10::Type& type) {
+  PointsTo::Object attribute(PointsTo::Object owner, const std::string& name,
+                             const c10::Type& type) {
     const std::string path = paths_[owner].empty() ? name : paths_[owner] + "." + name;
-    const void* identity = identityOf(path);
+    const void* identity = module_ == nullptr ? nullptr : attributeIdentity(*module_, path);
     if (identity != nullptr) {
       const auto known = by_identity_.find(identity);
       if (known != by_identity_.end()) return known->second;
@@ -268,23 +245,6 @@ class PointsToBuilder {
     return entry->second;
   }
 
-  /// The storage or object behind an attribute of the module at hand.
-  const void* identityOf(const std::string& path) const {
-    if (module_ == nullptr) return nullptr;
-    c10::IValue value = module_->_ivalue();
-    size_t begin = 0;
-    while (begin <= path.size()) {
-      const size_t end = std::min(path.find('.', begin), path.size());
-      const std::string name = path.substr(begin, end - begin);
-      if (!value.isObject() || !value.toObjectRef().type()->findAttribute(name)) return nullptr;
-      value = value.toObjectRef().getAttr(name);
-      begin = end + 1;
-    }
-    if (value.isObject()) return &value.toObjectRef();
-    if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().has_storage()) return nullptr;
-    return value.toTensor().storage().unsafeGetStorageImpl();
-  }
-
   void makeUnknown(Node& node) {
     Set unknown;
     unknown.set(unknown_);
@@ -301,7 +261,8 @@ class PointsToBuilder {
       for (const Value* output : node.outputs()) flow(output, all);
       return;
     }
-    // append, insert, extend, update, _set_item, …: what goes in is an argument or an argument's contents.
+    // append, insert, extend, update, _set_item, …: what goes in is an argument or an argument's
+    // contents.
     for (const Value* written : writtenInputs(node)) {
       if (!isContainer(*written->type())) continue;
       Set added;
@@ -374,8 +335,8 @@ class PointsToBuilder {
   PointsTo::Object arguments_ = 0;
   PointsTo::Object self_ = -1;
   bool changed_ = false;
-  std::vector<std::string> paths_;   // by object
-  std::vector<Set> contents_;        // by object: what a container holds
+  std::vector<std::string> paths_;         // by object
+  std::vector<Set> contents_;              // by object: what a container holds
   std::map<PointsTo::Object, Set> bound_;  // by attribute: what is set to it
   std::map<std::string, PointsTo::Object> attributes_;
   llvm::DenseMap<const void*, PointsTo::Object> by_identity_;
@@ -397,16 +358,24 @@ const PointsTo::Objects& PointsTo::reach(const Value* value) const {
 
 PointsTo::Objects PointsTo::writes(const Node& node) const {
   Objects all;
-  const auto add = [&](const Objects& objects) { all.insert(all.end(), objects.begin(), objects.end()); };
+  const auto add = [&](const Objects& objects) {
+    all.insert(all.end(), objects.begin(), objects.end());
+  };
   if (isUnknownCall(node)) {
-    for (const Value* input : node.inputs()) add(reach(input));
-    add(outside_);
+    // A custom op sees what it is given; code of the model may hold objects.
+    bool sees_objects = node.kind().is_prim();
+    for (const Value* input : node.inputs()) {
+      add(reach(input));
+      sees_objects |= mayHoldObjects(*input->type());
+    }
+    if (sees_objects) add(outside_);
   }
   for (const Value* written : writtenInputs(node)) {
     // Of a list's write only the list itself is written, unless the op writes its elements.
-    const bool container = written->type()->kind() == c10::TypeKind::DictType ||
-                           (written->type()->kind() == c10::TypeKind::ListType && node.kind().is_aten() &&
-                            std::string(node.kind().toUnqualString()).rfind("_foreach", 0) != 0);
+    const bool container =
+        written->type()->kind() == c10::TypeKind::DictType ||
+        (written->type()->kind() == c10::TypeKind::ListType && node.kind().is_aten() &&
+         std::string(node.kind().toUnqualString()).rfind("_foreach", 0) != 0);
     const auto found = pointees_.find(written);
     if (found != pointees_.end()) add(container ? found->second : reach(written));
   }
@@ -422,16 +391,6 @@ PointsTo::Objects PointsTo::writes(const Node& node) const {
   }
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
-}
-
-bool intersect(const PointsTo::Objects& a, const PointsTo::Objects& b) {
-  auto x = a.begin();
-  auto y = b.begin();
-  while (x != a.end() && y != b.end()) {
-    if (*x == *y) return true;
-    *x < *y ? ++x : ++y;
-  }
-  return false;
 }
 
 }  // namespace remat::ir

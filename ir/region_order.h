@@ -19,8 +19,8 @@ enum class NodeForm : uint8_t {
   kConstant,  ///< prim::Constant: part of the program, never an event
   kBranch,    ///< prim::If: its blocks' nodes are nodes of the region, in the same frame
   kOpaque,    ///< a loop, a `with` statement and everything inside it, …: run whole by the
-            ///< interpreter, never replayed, its outputs are kept
-  kInside,  ///< belongs to the opaque `with` statement before it
+              ///< interpreter, never replayed, its outputs are kept
+  kInside,    ///< belongs to the opaque `with` statement before it
 };
 
 struct OrderedNode {

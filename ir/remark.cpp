@@ -49,8 +49,7 @@ std::string formatBytes(int64_t bytes) {
   }
   const bool decimal = unit > 0 && amount < 99.95 && amount > -99.95;
   std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), decimal ? "%.1f %s" : "%.0f %s", amount,
-                kUnits.at(unit));
+  std::snprintf(text.data(), text.size(), decimal ? "%.1f %s" : "%.0f %s", amount, kUnits.at(unit));
   return text.data();
 }
 

@@ -122,7 +122,8 @@ std::vector<std::string> verifyRegion(Graph& region) {
   }
   for (const Finding& finding : checker.run()) {
     const Value& value = *checker.order().values[finding.value];
-    lines.push_back(describe(value) + " may be recomputed, but " + finding.reason + ": mark it " + kKeep);
+    lines.push_back(describe(value) + " may be recomputed, but " + finding.reason + ": mark it " +
+                    kKeep);
   }
   return lines;
 }

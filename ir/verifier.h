@@ -10,15 +10,15 @@ struct Graph;
 
 namespace remat::ir {
 
-/// Checks a region's graph. A backward may recompute every value without a `remat::keep` mark that a node
-/// makes which may be replayed by its form (see isReplayableByForm). No such value may share its bytes with
-/// a result of the region or with what the region writes, nor come from a node that reads what is written
-/// later. Every mark is on a tensor or a list of tensors. Returns one line per violation, naming node,
-/// module path and source line; empty: fine.
+/// Checks a region's graph. A backward may recompute every value without a `remat::keep` mark that
+/// a node makes which may be replayed by its form (see isReplayableByForm). No such value may share
+/// its bytes with a result of the region or with what the region writes, nor come from a node that
+/// reads what is written later. Every mark is on a tensor or a list of tensors. Returns one line
+/// per violation, naming node, module path and source line; empty: fine.
 std::vector<std::string> verifyRegion(torch::jit::Graph& region);
 
-/// Values (ids by regionOrder) that must carry a mark for verifyRegion to be content, whatever the plan says,
-/// and carry none.
+/// Values (ids by regionOrder) that must carry a mark for verifyRegion to be content, whatever the
+/// plan says, and carry none.
 std::vector<int32_t> valuesToKeepAnyway(torch::jit::Graph& region);
 
 }  // namespace remat::ir

@@ -23,16 +23,17 @@ bool isAlwaysDataDependent(const Node& node) {
 bool isIntegerType(const Value* dtype) {
   const auto constant = torch::jit::toIValue(dtype);
   return constant && constant->isInt() &&
-         c10::isIntegralType(static_cast<c10::ScalarType>(constant->toInt()), /*includeBool=*/false);
+         c10::isIntegralType(static_cast<c10::ScalarType>(constant->toInt()),
+                             /*includeBool=*/false);
 }
 
 enum class Elements : uint8_t {
   kUnknown,
-  kIntegers,    ///< always
-  kPositions,   ///< the second result holds positions
-  kAsInput,     ///< whatever the first input holds
-  kRange,       ///< arange: what its arguments say
-  kAsBoth,      ///< arithmetic of two operands
+  kIntegers,   ///< always
+  kPositions,  ///< the second result holds positions
+  kAsInput,    ///< whatever the first input holds
+  kRange,      ///< arange: what its arguments say
+  kAsBoth,     ///< arithmetic of two operands
 };
 
 Elements elementsOf(const Node& node) {
@@ -88,7 +89,8 @@ bool holdsIntegers(const Value& value) {
       case Elements::kRange:
         return makesIntegerRange(node);
       case Elements::kAsBoth:
-        if (node.input(1)->type()->kind() != c10::TypeKind::IntType && !holdsIntegers(*node.input(1))) {
+        if (node.input(1)->type()->kind() != c10::TypeKind::IntType &&
+            !holdsIntegers(*node.input(1))) {
           return false;
         }
         current = node.input(0);

@@ -15,8 +15,8 @@ namespace remat {
 ///     %mask = remat::dropout_mask(%x, %p, %train)
 ///     %y = remat::dropout(%x, %mask, %p, %train)
 ///
-/// `aten::dropout_` waits for functionalize(). feature_dropout, alpha_dropout and dropout inside of other
-/// ops (attention, recurrent nets) stay: their ops draw with no mask to show.
+/// `aten::dropout_` waits for functionalize(). feature_dropout, alpha_dropout and dropout inside of
+/// other ops (attention, recurrent nets) stay: their ops draw with no mask to show.
 bool makeDropoutExplicit(const std::shared_ptr<torch::jit::Graph>& graph);
 
 }  // namespace remat

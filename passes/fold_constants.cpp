@@ -1,10 +1,10 @@
 #include "passes/fold_constants.h"
 
-#include <optional>
-
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
+
+#include <optional>
 
 #include "ir/replay_safety.h"
 
@@ -119,8 +119,8 @@ class Folder {
     if (!results) return;
     torch::jit::WithInsertPoint insert_before(&node);
     for (size_t i = 0; i < node.outputs().size(); ++i) {
-      const auto constant = torch::jit::tryInsertConstant(*node.owningGraph(), results->at(i),
-                                                          node.sourceRange());
+      const auto constant =
+          torch::jit::tryInsertConstant(*node.owningGraph(), results->at(i), node.sourceRange());
       if (!constant) continue;
       if ((*results)[i].isNone()) (*constant)->setType(node.outputs()[i]->type());
       node.outputs()[i]->replaceAllUsesWith(*constant);
@@ -190,8 +190,8 @@ class Folder {
 
 bool foldConstants(const std::shared_ptr<Graph>& graph) {
   bool changed = false;
-  // A branch that was taken shows new constants to what follows it in the same walk, but not to a loop's or
-  // a branch's beginning.
+  // A branch that was taken shows new constants to what follows it in the same walk, but not to a
+  // loop's or a branch's beginning.
   while (Folder().run(*graph->block())) changed = true;
   return changed;
 }

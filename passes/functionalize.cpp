@@ -22,13 +22,14 @@ enum class Form : uint8_t {
   kPromotes,   ///< the functional form's dtype depends on the other operand
 };
 
-/// Ops that autocast casts when functional but not when in place (exp_, pow_, rsqrt_, addcmul_, index_put_, …)
-/// are left out: there the two forms round differently.
+/// Ops that autocast casts when functional but not when in place (exp_, pow_, rsqrt_, addcmul_,
+/// index_put_, …) are left out: there the two forms round differently.
 Form formOf(const Node& node) {
   if (!node.kind().is_aten()) return Form::kNone;
   return llvm::StringSwitch<Form>(node.kind().toUnqualString())
       .Cases("relu_", "relu6_", "hardtanh_", "leaky_relu_", "elu_", "selu_", Form::kSameDtype)
-      .Cases("celu_", "silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_", Form::kSameDtype)
+      .Cases("celu_", "silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_",
+             Form::kSameDtype)
       .Cases("sigmoid_", "tanh_", "dropout_", "masked_fill_", Form::kSameDtype)
       .Cases("abs_", "neg_", "sqrt_", "sin_", "cos_", "erf_", Form::kSameDtype)
       .Cases("floor_", "ceil_", "round_", "clamp_", "clamp_min_", "clamp_max_", Form::kSameDtype)
@@ -36,7 +37,8 @@ Form formOf(const Node& node) {
       .Default(Form::kNone);
 }
 
-/// The op without the trailing underscore, if an overload of it takes the same arguments and writes nothing.
+/// The op without the trailing underscore, if an overload of it takes the same arguments and writes
+/// nothing.
 c10::Symbol functionalKind(const Node& node) {
   const std::string name = node.kind().toQualString();
   return c10::Symbol::fromQualString(name.substr(0, name.size() - 1));
@@ -107,7 +109,8 @@ bool isReadOnlyBefore(const Value& value, const Node& user, const Node& write) {
   for (const auto& use : value.uses()) {
     if (use.user == &user || use.user == &write) continue;
     if (!use.user->isBefore(&write)) {
-      // Later uses of the written value itself are redirected; of what it was cast from they are not.
+      // Later uses of the written value itself are redirected; of what it was cast from they are
+      // not.
       if (&user != &write) return false;
       continue;
     }
@@ -116,8 +119,8 @@ bool isReadOnlyBefore(const Value& value, const Node& user, const Node& write) {
   return true;
 }
 
-/// Whether the write of `write` can be seen through its result and its input's name only. Looks through
-/// casts, which may hand their input on: that has no other name then either.
+/// Whether the write of `write` can be seen through its result and its input's name only. Looks
+/// through casts, which may hand their input on: that has no other name then either.
 bool isPrivateWrite(const Node& write) {
   const Node* user = &write;
   const Value* value = write.input(0);
@@ -177,8 +180,8 @@ class Functionalizer {
     Value* none = graph.insertConstant(c10::IValue(), range);
     Node* dtype = graph.insertNode(graph.create(c10::prim::dtype, {x}));
     dtype->output()->setType(c10::IntType::get());
-    Node* cast =
-        graph.insertNode(graph.create(c10::aten::to, {made.output(), dtype->output(), no, no, none}));
+    Node* cast = graph.insertNode(
+        graph.create(c10::aten::to, {made.output(), dtype->output(), no, no, none}));
     cast->output()->setType(c10::TensorType::get());
     dtype->copyMetadata(&before);
     cast->copyMetadata(&before);

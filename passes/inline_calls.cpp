@@ -1,14 +1,14 @@
 #include "passes/inline_calls.h"
 
-#include <optional>
-#include <string>
-#include <unordered_map>
-#include <vector>
-
 #include <llvm/ADT/SmallVector.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/inliner.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 namespace remat {
 namespace {
@@ -77,8 +77,8 @@ class Inliner {
     completeCallStacks(before->next(), after, callee, source);
   }
 
-  /// LibTorch takes a callee's instance name from the GetAttr node that made the object: for as long as this
-  /// lives, the object comes from a single GetAttr that is named like the whole chain.
+  /// LibTorch takes a callee's instance name from the GetAttr node that made the object: for as
+  /// long as this lives, the object comes from a single GetAttr that is named like the whole chain.
   class WholeChain {
    public:
     explicit WholeChain(Node& call) {
@@ -105,7 +105,8 @@ class Inliner {
     Node* stand_in_ = nullptr;
   };
 
-  /// LibTorch puts the call in front of the call stacks of nodes that have outputs; here the others follow.
+  /// LibTorch puts the call in front of the call stacks of nodes that have outputs; here the others
+  /// follow.
   static void completeCallStacks(Node* first, const Node* end, GraphFunction& callee,
                                  const torch::jit::SourceRange& source) {
     std::optional<ModuleInstanceInfo> instance;

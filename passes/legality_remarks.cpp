@@ -6,7 +6,8 @@ namespace remat {
 namespace {
 
 ir::Remark remarkOf(const Legality::Verdict& verdict, const Refusal& refusal, int64_t bytes) {
-  return {refusal.reason, verdict.op, verdict.module_path, verdict.source, refusal.explanation, bytes};
+  return {refusal.reason, verdict.op,          verdict.module_path,
+          verdict.source, refusal.explanation, bytes};
 }
 
 /// By storage: whether some autograd node saved it.
@@ -23,7 +24,8 @@ class SavedBytes {
   explicit SavedBytes(const ir::Profile& profile)
       : profile_(profile), saved_(savedStorages(profile)), inside_(profile.nodes.size()) {
     for (const ir::SlotProfile& slot : profile.slots) {
-      if (slot.node >= 0 && slot.value < 0 && slot.storage >= 0) inside_[slot.node].insert(slot.storage);
+      if (slot.node >= 0 && slot.value < 0 && slot.storage >= 0)
+        inside_[slot.node].insert(slot.storage);
     }
   }
 
@@ -66,7 +68,8 @@ bool isOpaque(const Legality::Verdict& verdict) {
 std::vector<ir::Remark> Legality::remarks() const {
   std::vector<ir::Remark> remarks;
   for (const Verdict& verdict : verdicts_) {
-    for (const Refusal& refusal : verdict.refusals) remarks.push_back(remarkOf(verdict, refusal, 0));
+    for (const Refusal& refusal : verdict.refusals)
+      remarks.push_back(remarkOf(verdict, refusal, 0));
   }
   return remarks;
 }

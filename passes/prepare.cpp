@@ -18,7 +18,8 @@ bool prepareInlined(const std::shared_ptr<torch::jit::Graph>& graph) {
   bool changed = foldConstants(graph);
   // Before dropout_mask comes in, which LibTorch's alias analysis takes for a writer of everything.
   changed |= torch::jit::RemoveListMutation(graph);
-  // Before in-place ops: in evaluation mode a dropout's result is its input, which only this form shows.
+  // Before in-place ops: in evaluation mode a dropout's result is its input, which only this form
+  // shows.
   changed |= makeDropoutExplicit(graph);
   changed |= functionalize(graph);
   changed |= makeDropoutExplicit(graph);

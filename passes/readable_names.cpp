@@ -1,11 +1,11 @@
 #include "passes/readable_names.h"
 
-#include <cctype>
-#include <string>
-
 #include <llvm/ADT/StringMap.h>
 #include <llvm/ADT/StringSet.h>
 #include <torch/csrc/jit/ir/ir.h>
+
+#include <cctype>
+#include <string>
 
 #include "ir/location.h"
 #include "ir/region_order.h"
@@ -34,7 +34,8 @@ std::string opName(const Node& node) {
 
 bool isNamed(const ir::OrderedNode& ordered) {
   const Node& node = *ordered.node;
-  if (ordered.form != ir::NodeForm::kOperator || !(node.kind().is_aten() || !node.kind().is_prim())) {
+  if (ordered.form != ir::NodeForm::kOperator ||
+      !(node.kind().is_aten() || !node.kind().is_prim())) {
     return false;
   }
   for (const Value* output : node.outputs()) {
@@ -54,7 +55,8 @@ class Namer {
   void run() {
     for (const ir::OrderedNode& ordered : order_.nodes) {
       if (!isNamed(ordered)) continue;
-      // Writes of counters beside the op proper (BatchNorm) don't make a module one of several kinds.
+      // Writes of counters beside the op proper (BatchNorm) don't make a module one of several
+      // kinds.
       if (writes(*ordered.node)) continue;
       kinds_[ir::locate(*ordered.node).module_path].insert(opName(*ordered.node));
     }

@@ -1,10 +1,10 @@
 #include "passes/rewriter.h"
 
-#include <string>
-
 #include <llvm/ADT/SetVector.h>
 #include <llvm/ADT/SmallVector.h>
 #include <torch/csrc/jit/ir/ir.h>
+
+#include <string>
 
 #include "ir/names.h"
 #include "ir/region_order.h"
@@ -51,7 +51,8 @@ class Marks {
     const auto node = order_.node_ids.find(value.node());
     if (node == order_.node_ids.end()) return false;  // an argument
     const NodeForm form = order_.nodes[node->second].form;
-    if (form == NodeForm::kConstant || form == NodeForm::kInside || isKeep(*value.node())) return false;
+    if (form == NodeForm::kConstant || form == NodeForm::kInside || isKeep(*value.node()))
+      return false;
     return isTensor(*value.type()) || isTensorList(*value.type());
   }
 

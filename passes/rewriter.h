@@ -10,21 +10,23 @@ struct Graph;
 
 namespace remat {
 
-/// The region for a prepared graph (passes/prepare.h): a copy with a `remat::keep` mark behind the producer
-/// of each value in `keep_values`, ids by ir::regionOrder of `prepared`, which stays as it was.
+/// The region for a prepared graph (passes/prepare.h): a copy with a `remat::keep` mark behind the
+/// producer of each value in `keep_values`, ids by ir::regionOrder of `prepared`, which stays as it
+/// was.
 ///
 ///     %layer1_0_conv1 : Tensor = aten::conv2d(…)       %30 : Tensor = aten::conv2d(…)
 ///     %layer1_0_bn1 : Tensor = aten::batch_norm(       %layer1_0_conv1 : Tensor = remat::keep(%30)
 ///         %layer1_0_conv1, …)                     →    %layer1_0_bn1 : Tensor = aten::batch_norm(
 ///                                                          %layer1_0_conv1, …)
 ///
-/// The mark takes the value's name, so that notes on a name hold before and after the rewrite. Values that a
-/// mark would not change are passed over: arguments, constants, results of marks, what holds no tensors, and
-/// what is made inside of a loop or a `with` statement (always kept). Marked besides are values that share
-/// their bytes with a result of the region: those are alive as long as the caller wants them.
+/// The mark takes the value's name, so that notes on a name hold before and after the rewrite.
+/// Values that a mark would not change are passed over: arguments, constants, results of marks,
+/// what holds no tensors, and what is made inside of a loop or a `with` statement (always kept).
+/// Marked besides are values that share their bytes with a result of the region: those are alive as
+/// long as the caller wants them.
 ///
-/// Everything is checked before the copy is changed and the result is verified (ir/verifier.h); throws
-/// c10::Error that names the value at fault.
+/// Everything is checked before the copy is changed and the result is verified (ir/verifier.h);
+/// throws c10::Error that names the value at fault.
 std::shared_ptr<torch::jit::Graph> rewriteRegion(const std::shared_ptr<torch::jit::Graph>& prepared,
                                                  const std::vector<int32_t>& keep_values);
 

@@ -19,8 +19,8 @@ Annotations example() {
   annotations.original_peak = 1'411'000'000;
   annotations.predicted_peak = 699'000'000;
   annotations.recompute_share = 0.25;
-  annotations.values["layer1_0_conv1"] = {true, 51'400'000, "costly \"to\" recompute", "layer1.0.conv1",
-                                          "resnet.py:154"};
+  annotations.values["layer1_0_conv1"] = {true, 51'400'000, "costly \"to\" recompute",
+                                          "layer1.0.conv1", "resnet.py:154"};
   annotations.values["layer1_0_relu"] = {};
   return annotations;
 }
@@ -57,11 +57,14 @@ TEST(Annotations, ErrorsNameWhatIsWrong) {
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     const size_t at = changed.find(from);
-    return at == std::string::npos ? std::string("not there: " + from) : changed.replace(at, from.size(), to);
+    return at == std::string::npos ? std::string("not there: " + from)
+                                   : changed.replace(at, from.size(), to);
   };
-  EXPECT_NE(errorOf(replaced("\"version\": 1", "\"version\": 2")).find("version 2"), std::string::npos);
-  EXPECT_NE(errorOf(replaced("\"kept\": true", "\"kept\": 1")).find("'kept' of value 'layer1_0_conv1'"),
+  EXPECT_NE(errorOf(replaced("\"version\": 1", "\"version\": 2")).find("version 2"),
             std::string::npos);
+  EXPECT_NE(
+      errorOf(replaced("\"kept\": true", "\"kept\": 1")).find("'kept' of value 'layer1_0_conv1'"),
+      std::string::npos);
   EXPECT_NE(errorOf(replaced("51400000", "-1")).find("'bytes'"), std::string::npos);
   EXPECT_NE(errorOf(replaced("\"forward\"", "3")).find("'method' of the file is not a string"),
             std::string::npos);
@@ -78,12 +81,14 @@ TEST(FormatBytes, HasOneDecimalBelowAHundred) {
 }
 
 TEST(Remarks, ReadAsInTheDesign) {
-  const Remark remark{Reason::kInPlaceWrite, "aten::relu_", "layer2.0.relu", "model.py:41",
+  const Remark remark{Reason::kInPlaceWrite,          "aten::relu_", "layer2.0.relu", "model.py:41",
                       "aten::relu_ writes its input", 3'211'264};
-  EXPECT_EQ(str(remark),
-            "remark: model.py:41: layer2.0.relu: kept [in-place-write]: aten::relu_ writes its input "
-            "(saved 3.2 MB)");
-  EXPECT_EQ(str({Reason::kRandom, "aten::rand", "", "", "draws", 0}), "remark: kept [random]: draws");
+  EXPECT_EQ(
+      str(remark),
+      "remark: model.py:41: layer2.0.relu: kept [in-place-write]: aten::relu_ writes its input "
+      "(saved 3.2 MB)");
+  EXPECT_EQ(str({Reason::kRandom, "aten::rand", "", "", "draws", 0}),
+            "remark: kept [random]: draws");
 }
 
 }  // namespace

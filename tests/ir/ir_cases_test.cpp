@@ -1,5 +1,5 @@
-// Runs the cases of tests/ir/*.ir. A file begins with `# pass: NAME`; cases are split by `# -----`. A case is
-// a graph for parseIR, `# CHECK` lines for FileCheck, and options as comments:
+// Runs the cases of tests/ir/*.ir. A file begins with `# pass: NAME`; cases are split by `# -----`.
+// A case is a graph for parseIR, `# CHECK` lines for FileCheck, and options as comments:
 //
 //   # keep: NAME …          rewrite: values to mark
 //   # allow-op: NAME …      legality
@@ -54,7 +54,8 @@ std::vector<std::string> words(const std::string& text) {
 }
 
 /// The parser renumbers values: they get the names that they have in the text.
-std::shared_ptr<Graph> parse(const std::string& text, std::unordered_map<std::string, Value*>& values) {
+std::shared_ptr<Graph> parse(const std::string& text,
+                             std::unordered_map<std::string, Value*>& values) {
   auto graph = std::make_shared<Graph>();
   torch::jit::parseIR(text, graph.get(), values);
   for (auto& [name, value] : values) {
@@ -100,7 +101,8 @@ Outcome run(const std::string& pass, const std::string& text) {
     LegalityOptions options;
     options.allow_ops = words(optionOf(text, "allow-op"));
     const Legality legality = analyzeLegality(graph, options);
-    for (const ir::Remark& remark : legality.remarks()) out << remark.op << ": " << str(remark) << "\n";
+    for (const ir::Remark& remark : legality.remarks())
+      out << remark.op << ": " << str(remark) << "\n";
     for (size_t i = 0; i < legality.size(); ++i) {
       if (legality.isReplayable(static_cast<int32_t>(i))) {
         out << "replayable " << legality.verdict(static_cast<int32_t>(i)).op << "\n";
@@ -173,8 +175,8 @@ TEST_P(IrCases, Hold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, IrCases,
-                         ::testing::Values("fold", "functionalize", "prepare", "legality", "rewrite",
-                                           "verify", "dump"),
+                         ::testing::Values("fold", "functionalize", "prepare", "legality",
+                                           "rewrite", "verify", "dump"),
                          [](const auto& file) { return std::string(file.param); });
 
 }  // namespace

@@ -232,40 +232,41 @@ TEST_P(OutlineResults, SurviveEverything) {
   expectSame(trainStep(stripped), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, OutlineResults, ::testing::Values(R"(
+INSTANTIATE_TEST_SUITE_P(Kinds, OutlineResults,
+                         ::testing::Values(R"(
 def forward(self, x):
     return torch.tanh(self.inner.forward(x))
 )",
-                                                                  R"(
+                                           R"(
 def forward(self, x):
     h = self.inner.forward(x)
     return torch.tanh(h), torch.sigmoid(h), 3
 )",
-                                                                  R"(
+                                           R"(
 def forward(self, x):
     h = self.inner.forward(x)
     return [torch.tanh(h), torch.sigmoid(h)]
 )",
-                                                                  R"(
+                                           R"(
 def forward(self, x):
     h = self.inner.forward(x)
     return {"a": torch.tanh(h), "b": torch.sigmoid(h)}
 )",
-                                                                  R"(
+                                           R"(
 def forward(self, x) -> Optional[Tensor]:
     h = self.inner.forward(x)
     if h.size(0) > 100:
         return None
     return torch.tanh(h)
 )",
-                                                                  R"(
+                                           R"(
 def forward(self, x, mask: Optional[Tensor] = None):
     h = self.inner.forward(x)
     if mask is not None:
         h = h * mask
     return torch.tanh(h), (h, [h])
 )",
-                                                                  R"(
+                                           R"(
 def forward(self, x) -> None:
     self.scale.add_(torch.tanh(self.inner.forward(x)).detach().sum())
 )"));

@@ -33,11 +33,11 @@ graph(%x : Tensor, %c : bool, %n : int):
   return (%z)
 )IR",
                       &graph);
-  EXPECT_EQ(formsOf(graph), (std::vector<std::pair<std::string, NodeForm>>{
-                                {"If", NodeForm::kBranch},
-                                {"relu", NodeForm::kOperator},
-                                {"tanh", NodeForm::kOperator},
-                                {"Loop", NodeForm::kOpaque}}));
+  EXPECT_EQ(formsOf(graph),
+            (std::vector<std::pair<std::string, NodeForm>>{{"If", NodeForm::kBranch},
+                                                           {"relu", NodeForm::kOperator},
+                                                           {"tanh", NodeForm::kOperator},
+                                                           {"Loop", NodeForm::kOpaque}}));
   const RegionOrder order = regionOrder(graph);
   // x, c, n, then what the four nodes make.
   EXPECT_EQ(order.values.size(), 7);

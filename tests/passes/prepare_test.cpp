@@ -1,6 +1,6 @@
-// A prepared graph computes what the method does, bit for bit: outputs, gradients, buffers, the next random
-// draw, for calls 1 to 4, with TorchScript's optimisation off. The graph runs as a region in which everything is
-// kept.
+// A prepared graph computes what the method does, bit for bit: outputs, gradients, buffers, the
+// next random draw, for calls 1 to 4, with TorchScript's optimisation off. The graph runs as a
+// region in which everything is kept.
 
 #include "passes/prepare.h"
 
@@ -78,13 +78,15 @@ Result step(Module module, int call, bool autocast) {
   at::autocast::clear_cache();
   torch::autograd::backward({result.output.to(at::kFloat).pow(2).sum()});
   result.output = result.output.detach().clone();
-  for (const at::Tensor& parameter : module.parameters()) result.gradients.push_back(parameter.grad().clone());
+  for (const at::Tensor& parameter : module.parameters())
+    result.gradients.push_back(parameter.grad().clone());
   for (const at::Tensor& buffer : module.buffers()) result.buffers.push_back(buffer.clone());
   result.draw = at::rand({4});
   return result;
 }
 
-void expectSame(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b, const char* what) {
+void expectSame(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b,
+                const char* what) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     EXPECT_TRUE(a[i].equal(b[i])) << what << " " << i;
@@ -189,15 +191,18 @@ def forward(self, x):
     [](const auto& example) { return std::string(example.param.name); });
 
 TEST(Prepare, NamesValuesAfterModules) {
-  const Module model = makeModel("def forward(self, x):\n    return torch.tanh(self.b.forward(self.a.forward(x)))\n");
+  const Module model = makeModel(
+      "def forward(self, x):\n    return torch.tanh(self.b.forward(self.a.forward(x)))\n");
   const std::string text = prepareGraph(model, "forward")->toString(false);
-  for (const char* name : {"%a_conv2d :", "%a_batch_norm :", "%b_conv2d :", "%tanh_1 :", "%a_weight :", "%self_b :"}) {
+  for (const char* name :
+       {"%a_conv2d :", "%a_batch_norm :", "%b_conv2d :", "%tanh_1 :", "%a_weight :", "%self_b :"}) {
     EXPECT_NE(text.find(name), std::string::npos) << name << " in\n" << text;
   }
 }
 
 TEST(Prepare, LeavesTheModuleAlone) {
-  const Module model = makeModel("def forward(self, x):\n    return torch.relu_(self.a.forward(x))\n");
+  const Module model =
+      makeModel("def forward(self, x):\n    return torch.relu_(self.a.forward(x))\n");
   const std::string before = model.get_method("forward").graph()->toString();
   prepareGraph(model, "forward");
   EXPECT_EQ(model.get_method("forward").graph()->toString(), before);
@@ -205,7 +210,8 @@ TEST(Prepare, LeavesTheModuleAlone) {
 }
 
 TEST(Prepare, TakesTheOriginalOfAnOptimisedMethod) {
-  const Module model = makeModel("def forward(self, x):\n    return torch.relu_(self.a.forward(x))\n");
+  const Module model =
+      makeModel("def forward(self, x):\n    return torch.relu_(self.a.forward(x))\n");
   Module optimized = ir::cloneForRewrite(model);
   ir::outlineRegion(optimized, "forward", prepareGraph(model, "forward"));
   EXPECT_EQ(countOps(*prepareGraph(optimized, "forward")->block(), "checkpoint"), 0);
