@@ -2,20 +2,41 @@
 
 #include <c10/core/DefaultDtype.h>
 
+#include <array>
+
 namespace remat::runtime {
 namespace {
 
-const char* nameOf(at::Float32MatmulPrecision precision) {
-  switch (precision) {
-    case at::Float32MatmulPrecision::HIGHEST:
-      return "highest";
-    case at::Float32MatmulPrecision::HIGH:
-      return "high";
-    case at::Float32MatmulPrecision::MEDIUM:
-      return "medium";
-  }
-  return "highest";
-}
+/// Per backend and operation, as kernels ask for it. The older float32MatmulPrecision and
+/// allowTF32CuDNN throw where a program uses the newer settings, and miss some of these.
+struct PrecisionSetting {
+  at::Float32Backend backend;
+  at::Float32Op op;
+};
+constexpr std::array<PrecisionSetting, 6> kPrecisions = {{
+    {at::Float32Backend::CUDA, at::Float32Op::MATMUL},
+    {at::Float32Backend::CUDA, at::Float32Op::CONV},
+    {at::Float32Backend::CUDA, at::Float32Op::RNN},
+    {at::Float32Backend::MKLDNN, at::Float32Op::MATMUL},
+    {at::Float32Backend::MKLDNN, at::Float32Op::CONV},
+    {at::Float32Backend::MKLDNN, at::Float32Op::RNN},
+}};
+
+/// Switches that choose between kernels which round differently.
+struct Switch {
+  bool (at::Context::*get)() const;
+  void (at::Context::*set)(bool);
+};
+constexpr std::array<Switch, 8> kSwitches = {{
+    {&at::Context::userEnabledMkldnn, &at::Context::setUserEnabledMkldnn},
+    {&at::Context::deterministicMkldnn, &at::Context::setDeterministicMkldnn},
+    {&at::Context::deterministicCuDNN, &at::Context::setDeterministicCuDNN},
+    {&at::Context::userEnabledFlashSDP, &at::Context::setSDPUseFlash},
+    {&at::Context::userEnabledMemEfficientSDP, &at::Context::setSDPUseMemEfficient},
+    {&at::Context::userEnabledMathSDP, &at::Context::setSDPUseMath},
+    {&at::Context::userEnabledCuDNNSDP, &at::Context::setSDPUseCuDNN},
+    {&at::Context::userEnabledOverrideableSDP, &at::Context::setSDPUseOverrideable},
+}};
 
 }  // namespace
 
@@ -28,8 +49,12 @@ AmbientState AmbientState::current() {
   state.autocast_cache_ = at::autocast::is_autocast_cache_enabled();
   state.default_dtype_ = c10::get_default_dtype();
   const at::Context& context = at::globalContext();
-  state.matmul_precision_ = context.float32MatmulPrecision();
-  state.cudnn_tf32_ = context.allowTF32CuDNN();
+  for (size_t i = 0; i < kPrecisions.size(); ++i) {
+    state.precisions_[i] = context.float32Precision(kPrecisions[i].backend, kPrecisions[i].op);
+  }
+  for (size_t i = 0; i < kSwitches.size(); ++i) {
+    state.switches_[i] = (context.*kSwitches[i].get)();
+  }
   state.deterministic_ = context.deterministicAlgorithms();
   state.deterministic_warn_only_ = context.deterministicAlgorithmsWarnOnly();
   return state;
@@ -43,7 +68,7 @@ bool AmbientState::operator==(const AmbientState& other) const {
     }
   }
   return autocast_cache_ == other.autocast_cache_ && default_dtype_ == other.default_dtype_ &&
-         matmul_precision_ == other.matmul_precision_ && cudnn_tf32_ == other.cudnn_tf32_ &&
+         precisions_ == other.precisions_ && switches_ == other.switches_ &&
          deterministic_ == other.deterministic_ &&
          deterministic_warn_only_ == other.deterministic_warn_only_;
 }
@@ -58,11 +83,16 @@ void AmbientState::apply() const {
     c10::set_default_dtype(default_dtype_);
   }
   at::Context& context = at::globalContext();
-  if (context.float32MatmulPrecision() != matmul_precision_) {
-    context.setFloat32MatmulPrecision(nameOf(matmul_precision_));
+  for (size_t i = 0; i < kPrecisions.size(); ++i) {
+    const auto [backend, op] = kPrecisions[i];
+    if (context.float32Precision(backend, op) != precisions_[i]) {
+      context.setFloat32Precision(backend, op, precisions_[i]);
+    }
   }
-  if (context.allowTF32CuDNN() != cudnn_tf32_) {
-    context.setAllowTF32CuDNN(cudnn_tf32_);
+  for (size_t i = 0; i < kSwitches.size(); ++i) {
+    if ((context.*kSwitches[i].get)() != switches_[i]) {
+      (context.*kSwitches[i].set)(switches_[i]);
+    }
   }
   if (context.deterministicAlgorithms() != deterministic_ ||
       context.deterministicAlgorithmsWarnOnly() != deterministic_warn_only_) {

@@ -8,7 +8,8 @@
 namespace remat::runtime {
 
 /// What beside its arguments decides what an operator computes: autocast of each device type (on or
-/// off, dtype), default dtype, matmul precision and TF32, deterministic algorithms. Taken in the
+/// off, dtype), default dtype, precision of float32 matmuls, convolutions and RNNs (TF32,
+/// bfloat16), deterministic algorithms, and switches that choose between kernels. Taken in the
 /// forward, put in place around a replay.
 class AmbientState {
  public:
@@ -32,8 +33,8 @@ class AmbientState {
   std::array<Autocast, kAutocastDevices.size()> autocast_;
   bool autocast_cache_ = true;
   caffe2::TypeMeta default_dtype_;
-  at::Float32MatmulPrecision matmul_precision_ = at::Float32MatmulPrecision::HIGHEST;
-  bool cudnn_tf32_ = true;
+  std::array<at::Float32Precision, 6> precisions_{};
+  std::array<bool, 8> switches_{};
   bool deterministic_ = false;
   bool deterministic_warn_only_ = false;
 };

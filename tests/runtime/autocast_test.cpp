@@ -1,0 +1,151 @@
+// Under autocast every op is cast by the dispatcher, as in eager, and the casts are made again.
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "runtime/memory_statistics.h"
+#include "tests/runtime/support.h"
+
+namespace remat::runtime::test {
+namespace {
+
+class AutocastTest : public RuntimeTest {};
+
+class Autocast {
+ public:
+  Autocast() {
+    at::autocast::increment_nesting();
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  }
+  ~Autocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::decrement_nesting();
+    at::autocast::clear_cache();
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+};
+
+const char* const kModel = R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.gelu(torch.linear(x, self.w, self.b))
+    n = torch.layer_norm(h + x, [16], self.g, self.b)
+    a = torch.softmax(torch.matmul(n, n.transpose(0, 1)), -1)
+    return torch.tanh(torch.linear(torch.matmul(a, h), self.w)).to(x.dtype)
+)";
+
+/// The same with eager operators: TorchScript's own autocast is no oracle.
+at::Tensor eagerModel(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b,
+                      const at::Tensor& g) {
+  const at::Tensor h = at::gelu(at::linear(x, w, b));
+  const at::Tensor n = at::layer_norm(h + x, {16}, g, b);
+  const at::Tensor a = at::softmax(at::matmul(n, n.transpose(0, 1)), -1);
+  return at::tanh(at::linear(at::matmul(a, h), w)).to(x.scalar_type());
+}
+
+Module model() {
+  return makeModule(
+      kModel,
+      {{"w", randomTensor({16, 16})}, {"b", randomTensor({16})}, {"g", randomTensor({16})}});
+}
+
+Tensors leaves(const Module& module, const at::Tensor& x) {
+  return {x, module.attr("w").toTensor(), module.attr("b").toTensor(), module.attr("g").toTensor()};
+}
+
+Tensors derivatives(const at::Tensor& y, const Tensors& of) {
+  const auto first = torch::autograd::grad({(y * y).sum()}, of, {}, true, /*create_graph=*/true);
+  at::Tensor product = at::zeros({});
+  for (const at::Tensor& gradient : first) {
+    product = product + gradient.pow(2).sum();
+  }
+  Tensors result{y};
+  result.insert(result.end(), first.begin(), first.end());
+  for (const at::Tensor& second : torch::autograd::grad({product}, of)) {
+    result.push_back(second);
+  }
+  for (at::Tensor& tensor : result) {
+    tensor = tensor.detach();
+  }
+  return result;
+}
+
+TEST_F(AutocastTest, GradientsAndSecondDerivativesEqualEager) {
+  const Module module = model();
+  const at::Tensor x = randomTensor({8, 16}, true);
+  const Tensors of = leaves(module, x);
+  at::Tensor y;
+  {
+    const Autocast autocast;
+    y = eagerModel(of[0], of[1], of[2], of[3]);
+  }
+  const Tensors expected = derivatives(y, of);
+  for (const auto& keep : std::vector<std::vector<std::string>>{
+           {}, {"aten::linear"}, {"aten::matmul", "aten::layer_norm"}}) {
+    Module remat = optimized(module, keep);
+    at::Tensor z;
+    for (int call = 0; call < 3; ++call) {
+      const Autocast autocast;
+      z = remat.forward({x}).toTensor();
+    }
+    replayedNodes();
+    expectSame(expected, derivatives(z, leaves(remat, x)), "derivative");
+    EXPECT_GT(replayedNodes(), 0);
+  }
+}
+
+TEST_F(AutocastTest, CastsAreMadeAgainAndNotKept) {
+  // Eager keeps x, w and both products' operands as bfloat16; here nothing but the result is new.
+  const Module module = makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.tanh(x + 1.0)
+    return torch.mm(torch.mm(h, self.w) + h, self.w).sum()
+)",
+                                   {{"w", randomTensor({64, 64})}});
+  const at::Tensor x = randomTensor({64, 64}, true);
+  const auto forward = [&](Module trained) {
+    const int64_t before = liveBytes();
+    at::Tensor y;
+    {
+      const Autocast autocast;
+      y = trained.forward({x}).toTensor();
+    }
+    const int64_t held = liveBytes() - before;
+    y.backward();
+    return held;
+  };
+  EXPECT_LE(forward(optimized(module)), 16);
+}
+
+TEST_F(AutocastTest, AWrittenParameterIsNoticedBehindItsCast) {
+  const Module module = model();
+  Module remat = optimized(module);
+  at::Tensor y;
+  {
+    const Autocast autocast;
+    y = remat.forward({randomTensor({8, 16}, true)}).toTensor();
+  }
+  {
+    const at::NoGradGuard no_grad;
+    remat.attr("w").toTensor().add_(1.0);
+  }
+  const std::string error = errorOf([&] { y.sum().backward(); });
+  EXPECT_NE(error.find("modified by an inplace operation"), std::string::npos) << error;
+}
+
+TEST_F(AutocastTest, ABackwardInsideOfAutocastReplaysAnUncastForward) {
+  Module plain = model();
+  Module remat = optimized(plain);
+  const at::Tensor x = randomTensor({8, 16}, true);
+  const auto gradients = [&](Module& module) {
+    const at::Tensor y = module.forward({x}).toTensor();
+    const Autocast autocast;
+    return torch::autograd::grad({y}, leaves(module, x), {at::ones_like(y)});
+  };
+  expectSame(gradients(plain), gradients(remat), "gradient");
+}
+
+}  // namespace
+}  // namespace remat::runtime::test
