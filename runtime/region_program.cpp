@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
+#include <cctype>
 #include <unordered_set>
 
 #include "ir/location.h"
@@ -25,18 +26,43 @@ bool isKind(const Node& node, const char* name) {
   return node.kind() == c10::Symbol::fromQualString(name);
 }
 
+/// What `value` is called: a mark takes over the name of what it marks.
+std::string nameOf(const Value& value) {
+  for (const auto& use : value.uses()) {
+    if (!value.hasDebugName() && isKind(*use.user, ir::kKeep)) {
+      return use.user->output()->debugName();
+    }
+  }
+  return value.debugName();
+}
+
 /// `layer1.0.conv1 (resnet.py:154)`. A loaded region knows no module paths; its values are named by
 /// them.
 std::string describe(const Node& node) {
   const ir::Location location = ir::locate(node);
   std::string text = location.module_path;
-  if (text.empty() && !node.outputs().empty() && node.outputs()[0]->hasDebugName()) {
-    text = node.outputs()[0]->debugName();
+  if (text.empty() && !node.outputs().empty()) {
+    text = nameOf(*node.outputs()[0]);
   }
-  if (text.empty()) {
+  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) != 0) {
     text = node.kind().toQualString();
   }
   return location.source.empty() ? text : text + " (" + location.source + ")";
+}
+
+/// Whether `value` is a list that no mark can be on (of tuples, of lists, of optional tensors) and
+/// that somebody may write, or hand on to who does: made again it would be the list as it was
+/// before. The verifier speaks of what can be marked only.
+bool isWritableUnmarkedList(const Value& value) {
+  const auto* list = value.type()->castRaw<c10::ListType>();
+  if (list == nullptr || !ir::holdsTensors(*list) ||
+      list->getElementType()->kind() == c10::TypeKind::TensorType) {
+    return false;
+  }
+  return std::any_of(value.uses().begin(), value.uses().end(), [](const torch::jit::Use& use) {
+    const auto* schema = use.user->maybeSchema();
+    return !use.user->kind().is_aten() || schema == nullptr || schema->is_mutable();
+  });
 }
 
 /// What nodes read from outside of themselves, in the order of first use.
@@ -100,6 +126,7 @@ class Compiler {
     decideKept();
     addDeaths(*program_);
     addBoundaries(*program_);
+    describeValues();
     return program_;
   }
 
@@ -119,7 +146,7 @@ class Compiler {
     for (size_t i = 0; i < count; ++i) {
       const Value* value = order_.values[i];
       alias_[i] = static_cast<int32_t>(i);
-      p.names[i] = value->debugName();
+      p.names[i] = nameOf(*value);
       p.tensor[i] = ir::holdsTensors(*value->type()) ? 1 : 0;
       if (isKind(*value->node(), ir::kKeep)) {
         alias_[i] = alias_[order_.value_ids.at(value->node()->input(0))];
@@ -212,17 +239,23 @@ class Compiler {
     if (node->kind() == c10::prim::GetAttr) {
       out.is_get_attribute = true;
       out.attribute = node->s(c10::attr::name);
-    } else if (order_.nodes[index].form == NodeForm::kOperator &&
-               node->maybeOperator() != nullptr && !isVariadic(*node)) {
+    } else if (hasOperation(order_.nodes[index])) {
       out.operation = node->getOperation();
     } else {
       compileThroughInterpreter(index, out);
     }
   }
 
-  static bool isVariadic(const Node& node) {
+  /// Whether calling the node's operator does what the interpreter does. Of prim::RaiseException,
+  /// aten::warn and others the interpreter has its own way, whatever is registered.
+  static bool hasOperation(const ir::OrderedNode& ordered) {
+    const Node& node = *ordered.node;
+    if (ordered.form != NodeForm::kOperator || node.maybeOperator() == nullptr ||
+        node.kind().is_prim() || node.kind() == c10::aten::warn) {
+      return false;
+    }
     const auto* schema = node.maybeSchema();
-    return schema == nullptr || schema->is_vararg() || schema->is_varret();
+    return schema != nullptr && !schema->is_vararg() && !schema->is_varret();
   }
 
   /// A node without an operation of its own: a graph of just that node (and, for a `with`
@@ -276,9 +309,20 @@ class Compiler {
     for (size_t v = 0; v < p.valueCount(); ++v) {
       const int32_t producer = p.producer[v];
       const bool from_branch = producer >= 0 && p.nodes[producer].form == NodeForm::kBranch;
-      if (p.tensor[v] == 0 || producer < 0 || (!from_branch && !p.nodes[producer].replayable)) {
+      if (p.tensor[v] == 0 || producer < 0 || (!from_branch && !p.nodes[producer].replayable) ||
+          isWritableUnmarkedList(*order_.values[v])) {
         p.kept[v] = 1;
       }
+    }
+  }
+
+  void describeValues() {
+    auto& p = *program_;
+    for (size_t v = 0; v < p.valueCount(); ++v) {
+      const int32_t producer = p.producer[v];
+      p.described.push_back(p.names[v] + (producer < 0
+                                              ? " (an argument)"
+                                              : " (made at " + p.nodes[producer].where + ")"));
     }
   }
 

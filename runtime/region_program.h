@@ -58,8 +58,9 @@ struct ProgramNode {
 
 /// A region compiled for execution. Immutable, shared by every thread and frame that runs it.
 ///
-/// A value is *kept* if it is marked, an argument, a constant, holds no tensors, or comes from a
-/// node that is not replayable; every other value is recomputed where a saved slot needs it.
+/// A value is *kept* if it is marked, an argument, a constant, holds no tensors, comes from a node
+/// that is not replayable, or would not be the same again (ir/verifier.h; lists that are written);
+/// every other value is recomputed where a saved slot needs it.
 struct RegionProgram {
   std::shared_ptr<torch::jit::Graph> graph;  ///< keeps what the operations refer to alive
   std::vector<ProgramNode> nodes;
@@ -72,8 +73,9 @@ struct RegionProgram {
   std::vector<char> tensor;            ///< by value id: holds tensors
   std::vector<char>
       boundary;  ///< by value id: kept, and a recomputable node reads it, or what renames it
-  std::vector<int32_t> producer;   ///< node id by value id; -1: argument or constant
-  std::vector<std::string> names;  ///< by value id: its debug name
+  std::vector<int32_t> producer;       ///< node id by value id; -1: argument or constant
+  std::vector<std::string> names;      ///< by value id: its debug name
+  std::vector<std::string> described;  ///< by value id: name and where it comes from, for messages
 
   size_t valueCount() const { return kept.size(); }
 };
