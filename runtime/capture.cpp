@@ -6,9 +6,11 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 
 #include "runtime/frame.h"
+#include "runtime/tensors.h"
 
 namespace remat::runtime {
 namespace {
@@ -113,30 +115,42 @@ at::Tensor SlotHooks::unpackKept() const {
 at::Tensor SlotHooks::unpackHandle() const {
   const at::NoGradGuard no_grad;
   at::Tensor tensor = frame_->use(value_, element_);
+  TORCH_CHECK(tensor.sizes() == c10::IntArrayRef(source_.sizes), "remat: recomputing ", name_,
+              " gave sizes ", tensor.sizes(), " where the forward had ", source_.sizes);
   if (cast_) {
     return tensor.to(dtype_);
   }
   TORCH_CHECK(tensor.scalar_type() == dtype_, "remat: recomputing ", name_, " gave dtype ",
               tensor.scalar_type(), " where the forward had ", dtype_);
-  if (tensor.sizes() == c10::IntArrayRef(sizes_) &&
-      tensor.strides() == c10::IntArrayRef(strides_)) {
+  if (!view_) {
     return tensor;
   }
-  return tensor.as_strided(sizes_, strides_, offset_);
+  TORCH_CHECK(Geometry(tensor) == source_, "remat: recomputing ", name_, " gave strides ",
+              tensor.strides(), " and offset ", tensor.storage_offset(), " where the forward had ",
+              source_.strides, " and ", source_.offset, ", and the backward needs a view of it");
+  return tensor.as_strided(view_->sizes, view_->strides, view_->offset);
 }
 
-void SlotHooks::noteGeometry() {
-  sizes_ = noted_.sizes().vec();
-  strides_ = noted_.strides().vec();
-  offset_ = noted_.storage_offset();
-  dtype_ = noted_.scalar_type();
+SlotHooks::Geometry::Geometry(const at::Tensor& tensor)
+    : sizes(tensor.sizes().vec()),
+      strides(tensor.strides().vec()),
+      offset(tensor.storage_offset()) {}
+
+bool SlotHooks::Geometry::operator==(const Geometry& other) const {
+  return sizes == other.sizes && strides == other.strides && offset == other.offset;
 }
 
 void SlotHooks::keep(std::string name) {
   scope_ = nullptr;
   name_ = std::move(name);
   const CapturePause pause;
-  kept_.emplace(noted_);
+  try {
+    kept_.emplace(noted_);
+  } catch (...) {
+    // A hook of the caller's. The tensor may own the node that owns this slot.
+    noted_ = noted_.detach();
+    throw;
+  }
   noted_.reset();
 }
 
@@ -150,19 +164,28 @@ void SlotHooks::keepCast(const at::Tensor& source, std::string name) {
   kept_.emplace(source);
 }
 
-void SlotHooks::handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element) {
+void SlotHooks::handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
+                       const at::Tensor& source) {
   scope_ = nullptr;
-  noteGeometry();
+  source_ = Geometry(source);
+  dtype_ = noted_.scalar_type();
+  if (isViewAs(noted_, source)) {
+    Geometry noted(noted_);
+    if (!(noted == source_)) {
+      view_ = std::move(noted);
+    }
+  }
   noted_.reset();
-  name_ = frame->program().names[value];
+  name_ = frame->program().described[value];
   value_ = value;
   element_ = element;
   frame->addHandle(value);
   frame_ = std::move(frame);
 }
 
-void SlotHooks::handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element) {
-  handle(std::move(frame), value, element);
+void SlotHooks::handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
+                           const at::Tensor& source) {
+  handle(std::move(frame), value, element, source);
   cast_ = true;
 }
 
@@ -171,14 +194,22 @@ void SlotHooks::observe(std::shared_ptr<SlotObserver> observer, int32_t slot) {
   slot_ = slot;
 }
 
-CaptureScope::CaptureScope() : outer_(t_scope) { t_scope = this; }
+CaptureScope::CaptureScope() : outer_(t_scope), exceptions_(std::uncaught_exceptions()) {
+  t_scope = this;
+}
 
 CaptureScope::~CaptureScope() {
   end();
   while (!slots_.empty()) {
     SlotHooks* slot = slots_.back();
     slots_.pop_back();
-    if (slot->scope_ == this) {
+    if (slot->scope_ != this) {
+      continue;
+    }
+    if (std::uncaught_exceptions() > exceptions_) {
+      slot->scope_ = nullptr;
+      slot->noted_ = slot->noted_.detach();
+    } else {
       slot->keep("a tensor that an operator saved");
     }
   }

@@ -39,21 +39,33 @@ class SlotHooks final : public torch::autograd::SavedVariableHooks {
 
   /// Keeps the tensor; `name` is for messages. Call outside of a capture.
   void keep(std::string name);
-  /// Replaces the tensor by `value` (element `element` of a list, or -1) of `frame`.
-  void handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element);
+  /// Replaces the tensor by `value` (or its element, see tensors.h) of `frame`. The tensor is
+  /// `source`, which the value holds now, or a view of it.
+  void handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
+              const at::Tensor& source);
   /// Replaces the tensor by a cast, to the tensor's dtype, of `source`: an external tensor ...
   void keepCast(const at::Tensor& source, std::string name);
   /// ... or a value of `frame`.
-  void handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element);
+  void handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
+                  const at::Tensor& source);
   /// Tells `observer` of the slot's use and end under the number `slot`.
   void observe(std::shared_ptr<SlotObserver> observer, int32_t slot);
 
  private:
   friend class CaptureScope;
 
+  struct Geometry {
+    Geometry() = default;
+    explicit Geometry(const at::Tensor& tensor);
+    bool operator==(const Geometry& other) const;
+
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+    int64_t offset = 0;
+  };
+
   at::Tensor unpackKept() const;
   at::Tensor unpackHandle() const;
-  void noteGeometry();
 
   CaptureScope* scope_;  ///< null once decided
   at::Tensor noted_;
@@ -63,16 +75,16 @@ class SlotHooks final : public torch::autograd::SavedVariableHooks {
   int32_t value_ = -1;
   int32_t element_ = -1;
   bool cast_ = false;
-  std::vector<int64_t> sizes_;
-  std::vector<int64_t> strides_;
-  int64_t offset_ = 0;
+  Geometry source_;               ///< of the handle's value in the forward
+  std::optional<Geometry> view_;  ///< of the saved tensor, if it was only a part of the value
   at::ScalarType dtype_ = at::kFloat;
   std::shared_ptr<SlotObserver> observer_;
   int32_t slot_ = -1;
 };
 
 /// While one lives, what autograd saves on this thread is noted by it. Scopes nest; what a scope
-/// noted and nobody decided on is kept when it ends.
+/// noted and nobody decided on is kept when it ends (after an exception without asking the hooks
+/// that the caller has installed: they may be what threw).
 class CaptureScope {
  public:
   CaptureScope();
@@ -91,6 +103,7 @@ class CaptureScope {
 
   std::vector<SlotHooks*> slots_;
   CaptureScope* outer_;
+  int exceptions_;
   bool active_ = true;
 };
 

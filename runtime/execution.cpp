@@ -107,6 +107,9 @@ void Execution::runCall(int32_t index) {
   }
   std::vector<c10::IValue> outputs;
   if (capture_) {
+    if (frame_ != nullptr && node.recomputable) {
+      holdBoundaries(node);
+    }
     CaptureScope scope;
     outputs = call(index, std::move(inputs));
     scope.end();
@@ -191,14 +194,17 @@ void Execution::copyStatistics(int32_t index) {
 }
 
 void Execution::bind(int32_t value, const c10::IValue& bound) {
-  if (frame_ == nullptr) {
-    return;
-  }
-  if (program_->kept[value] != 0 && program_->tensor[value] != 0) {
+  if (frame_ != nullptr && program_->kept[value] != 0 && program_->tensor[value] != 0) {
     noteKeptStorages(bound);
   }
-  if (program_->boundary[value] != 0) {
-    frame_->holdBoundary(value, bound);
+}
+
+void Execution::holdBoundaries(const ProgramNode& node) {
+  for (const int32_t input : node.replay_inputs) {
+    const int32_t value = resolve(input);
+    if (program_->boundary[value] != 0) {
+      frame_->holdBoundary(value, content(input));
+    }
   }
 }
 
@@ -223,21 +229,21 @@ void Execution::decideSlot(int32_t index, SlotHooks& slot) {
     return;
   }
   const bool internal = found.value < 0;
-  const std::string name = internal ? "inside " + node.where : program_->names[found.value];
+  const std::string name = internal ? "inside " + node.where : program_->described[found.value];
   const bool recomputable =
       !internal && program_->kept[found.value] == 0 && !isKeptStorage(*found.source);
   if (found.cast) {
     const int32_t producer = program_->producer[found.value];
     const bool external = producer < 0 || program_->nodes[producer].is_get_attribute;
     if (recomputable) {
-      slot.handleCast(frame_, found.value, found.element);
+      slot.handleCast(frame_, found.value, found.element, *found.source);
     } else if (external) {
       slot.keepCast(*found.source, name);
     } else {
       slot.keep(name);
     }
   } else if (recomputable) {
-    slot.handle(frame_, found.value, found.element);
+    slot.handle(frame_, found.value, found.element, *found.source);
   } else {
     slot.keep(name);
   }
@@ -269,7 +275,7 @@ Execution::Match Execution::match(const ProgramNode& node, const at::Tensor& sav
   bool exact = false;
   const auto look = [&](int32_t value) {
     forEachTensor(content(value), [&](const at::Tensor& candidate, int32_t element) {
-      if (exact) {
+      if (exact || element == kNested) {
         return;
       }
       if (isViewAs(saved, candidate)) {

@@ -65,6 +65,7 @@ class Execution {
   void decideSlot(int32_t index, SlotHooks& slot);
   Match match(const ProgramNode& node, const at::Tensor& saved) const;
   void bind(int32_t value, const c10::IValue& content);
+  void holdBoundaries(const ProgramNode& node);
   void drop(int32_t value);
   int32_t resolve(int32_t value) const { return redirect_[value] < 0 ? value : redirect_[value]; }
   const c10::IValue& content(int32_t value) const {

@@ -2,6 +2,7 @@
 
 #include "runtime/replay.h"
 #include "runtime/session.h"
+#include "runtime/tensors.h"
 
 namespace remat::runtime {
 
@@ -18,6 +19,9 @@ Frame::Frame(std::shared_ptr<const RegionProgram> program)
 Frame::~Frame() = default;
 
 void Frame::holdBoundary(int32_t value, const c10::IValue& content) {
+  if (boundaries_[value] != nullptr) {
+    return;
+  }
   auto packed = std::make_shared<PackedValue>(content);
   const std::lock_guard<std::mutex> lock(mutex_);
   boundaries_[value] = std::move(packed);
@@ -99,12 +103,9 @@ void Frame::lowerNeed(int32_t value, Garbage& garbage) {
 
 c10::IValue Frame::unpackBoundary(int32_t value, const PackedValue& packed) const {
   try {
-    return packed.unpack();
+    return packed.unpackWithStrides();
   } catch (c10::Error& error) {
-    const int32_t producer = program_->producer[value];
-    error.add_context("remat: " + program_->names[value] +
-                      (producer < 0 ? std::string(" (an argument)")
-                                    : ", made at " + program_->nodes[producer].where + ",") +
+    error.add_context("remat: " + program_->described[value] +
                       " was written in place between the forward and the backward, which has to "
                       "recompute from it. "
                       "Write to a copy of it, or plan with that value kept");
@@ -120,7 +121,7 @@ at::Tensor Frame::use(int32_t value, int32_t element) {
     const std::lock_guard<std::mutex> lock(mutex_);
     dropped = running->release(value);
   }
-  return element < 0 ? content.toTensor() : content.toListRef()[element].toTensor();
+  return tensorAt(content, element);
 }
 
 }  // namespace remat::runtime

@@ -20,8 +20,9 @@ class Session;
 /// handles that stand in saved slots; gone with the last of them.
 ///
 /// *Need.* A value is needed while a handle on it lives, or a recomputable node that reads it is
-/// needed; a node is needed while one of its outputs is. A boundary is held from the moment its
-/// value is made until nothing needs it any more and no later node of the forward can come to.
+/// needed; a node is needed while one of its outputs is. A boundary is held from the moment the
+/// first recomputable node reads it until nothing needs it any more and no later node of the
+/// forward can come to.
 ///
 /// Thread-safe after the forward. No lock is held while an operator runs or a tensor is freed.
 class Frame : public std::enable_shared_from_this<Frame> {
@@ -36,7 +37,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// Says that what branch output `output` names is `source` in this execution.
   void redirect(int32_t output, int32_t source) { redirect_[output] = resolve(source); }
   int32_t resolve(int32_t value) const { return redirect_[value] < 0 ? value : redirect_[value]; }
-  /// Holds `value` as a boundary, until endBoundary finds that nothing needs it.
+  /// Holds `value` as a boundary, until endBoundary finds that nothing needs it. Called when a
+  /// recomputable node reads it, and not when it is made: it may be written in between.
   void holdBoundary(int32_t value, const c10::IValue& content);
   void endBoundary(int32_t value);
   /// The forward is over: boundaries that nothing needs are dropped.

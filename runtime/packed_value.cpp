@@ -1,17 +1,58 @@
 #include "runtime/packed_value.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/ivalue_inl.h>
+#include <ATen/ops/empty_strided.h>
 
 namespace remat::runtime {
+namespace {
+
+/// Inference tensors have no version, and autograd refuses to save them.
+bool isSavable(const at::Tensor& tensor) { return tensor.defined() && !tensor.is_inference(); }
+
+bool holdsNumbers(const c10::Type& element_type) {
+  switch (element_type.kind()) {
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::FloatType:
+    case c10::TypeKind::ComplexType:
+    case c10::TypeKind::BoolType:
+    case c10::TypeKind::StringType:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// A copy of `tensor` with other strides; what was expanded (stride 0) is expanded again.
+at::Tensor withStrides(const at::Tensor& tensor, c10::IntArrayRef strides) {
+  at::Tensor source = tensor;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (strides[d] == 0 && tensor.size(d) > 1) {
+      source = source.narrow(d, 0, 1);
+    }
+  }
+  at::Tensor copy = at::empty_strided(source.sizes(), strides, tensor.options());
+  if (at::has_internal_overlap(copy) == at::MemOverlap::Yes) {
+    return tensor;
+  }
+  return copy.copy_(source).expand(tensor.sizes());
+}
+
+}  // namespace
 
 PackedValue::PackedValue(const c10::IValue& value) {
-  if (value.isTensor() && value.toTensor().defined()) {
+  if (value.isTensor() && isSavable(value.toTensor())) {
     form_ = Form::kTensor;
-    tensor_ = torch::autograd::SavedVariable(value.toTensor().detach(), false);
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.layout() == at::kStrided) {
+      strides_ = tensor.strides().vec();
+    }
+    tensor_ = torch::autograd::SavedVariable(tensor.detach(), false);
     return;
   }
-  if (value.isTensorList() || value.isOptionalTensorList()) {
-    form_ = value.isTensorList() ? Form::kTensorList : Form::kOptionalTensorList;
+  if (value.isList() && !holdsNumbers(*value.toList().elementType())) {
+    form_ = Form::kList;
+    element_type_ = value.toList().elementType();
     for (const c10::IValue& element : value.toListRef()) {
       elements_.emplace_back(element);
     }
@@ -27,23 +68,17 @@ PackedValue::PackedValue(const c10::IValue& value) {
   plain_ = value;
 }
 
-c10::IValue PackedValue::unpack() const {
+template <typename UnpackTensor>
+c10::IValue PackedValue::unpackElements(const UnpackTensor& unpack_tensor) const {
   switch (form_) {
     case Form::kPlain:
       return plain_;
     case Form::kTensor:
-      return tensor_.unpack();
-    case Form::kTensorList: {
-      c10::List<at::Tensor> list;
+      return unpack_tensor(*this);
+    case Form::kList: {
+      c10::impl::GenericList list(element_type_);
       for (const auto& element : elements_) {
-        list.push_back(element.unpack().toTensor());
-      }
-      return list;
-    }
-    case Form::kOptionalTensorList: {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const auto& element : elements_) {
-        list.push_back(element.unpack().toOptional<at::Tensor>());
+        list.push_back(element.unpackElements(unpack_tensor));
       }
       return list;
     }
@@ -51,12 +86,27 @@ c10::IValue PackedValue::unpack() const {
       std::vector<c10::IValue> values;
       values.reserve(elements_.size());
       for (const auto& element : elements_) {
-        values.push_back(element.unpack());
+        values.push_back(element.unpackElements(unpack_tensor));
       }
       return c10::ivalue::Tuple::create(std::move(values));
     }
   }
   TORCH_INTERNAL_ASSERT(false, "unknown form of a packed value");
+}
+
+c10::IValue PackedValue::unpack() const {
+  return unpackElements([](const PackedValue& packed) { return packed.tensor_.unpack(); });
+}
+
+c10::IValue PackedValue::unpackWithStrides() const {
+  return unpackElements([](const PackedValue& packed) {
+    const at::Tensor tensor = packed.tensor_.unpack();
+    const auto& strides = packed.strides_;
+    return tensor.layout() != at::kStrided || strides.size() != static_cast<size_t>(tensor.dim()) ||
+                   tensor.strides() == c10::IntArrayRef(strides)
+               ? tensor
+               : withStrides(tensor, strides);
+  });
 }
 
 }  // namespace remat::runtime

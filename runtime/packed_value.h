@@ -9,9 +9,9 @@
 
 namespace remat::runtime {
 
-/// A value that a frame holds for the backward. Tensors are held as autograd holds them: detached
-/// (no cycle through the graph), with the version they had, and through the hooks that the caller
-/// has installed. Lists and tuples of tensors are held element by element; anything else as it is.
+/// A value that a frame or a slot holds for the backward. Tensors are held as autograd holds them:
+/// detached (no cycle through the graph), with the version they had, and through the hooks that the
+/// caller has installed. Lists and tuples are held element by element; anything else as it is.
 class PackedValue {
  public:
   /// Call with our own hooks off.
@@ -19,12 +19,21 @@ class PackedValue {
 
   /// The value again. Throws c10::Error if a tensor was written since.
   c10::IValue unpack() const;
+  /// The same with the strides that it had: a caller's hooks may return a copy with others
+  /// (save_on_cpu does), which operators pass on to what is recomputed.
+  c10::IValue unpackWithStrides() const;
 
  private:
-  enum class Form : uint8_t { kPlain, kTensor, kTensorList, kOptionalTensorList, kTuple };
+  enum class Form : uint8_t { kPlain, kTensor, kList, kTuple };
+
+  template <typename UnpackTensor>
+  c10::IValue unpackElements(const UnpackTensor& unpack_tensor) const;
+
   Form form_ = Form::kPlain;
   c10::IValue plain_;
   torch::autograd::SavedVariable tensor_;
+  std::vector<int64_t> strides_;
+  c10::TypePtr element_type_;
   std::vector<PackedValue> elements_;
 };
 

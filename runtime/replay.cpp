@@ -142,6 +142,9 @@ bool Materialization::claim(int32_t node, std::unique_lock<std::mutex>& lock) {
   frame_.computed_.wait(lock, [&] { return session_->running.count(node) == 0; });
   bool all_there = true;
   for (const int32_t output : frame_.program().nodes[node].outputs) {
+    if (frame_.program().kept[output] != 0) {
+      continue;
+    }
     const c10::IValue* cached = session_->find(output);
     if (cached != nullptr) {
       values_[output] = *cached;

@@ -5,10 +5,14 @@
 
 namespace remat::runtime {
 
-/// Calls `visit(tensor, element)` for a defined tensor with storage (element -1), or for each such
-/// tensor of a list or tuple (element: its position at the outermost level).
+/// Where a tensor is in a value: the value itself, a position in its list or tuple, or deeper.
+inline constexpr int32_t kWhole = -1;
+inline constexpr int32_t kNested = -2;
+
+/// Calls `visit(tensor, element)` for each defined tensor with storage in `value`; `element` is
+/// kWhole, its position, or kNested inside a list of lists and the like.
 template <typename Visit>
-void forEachTensor(const c10::IValue& value, const Visit& visit, int32_t element = -1) {
+void forEachTensor(const c10::IValue& value, const Visit& visit, int32_t element = kWhole) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (tensor.defined() && tensor.has_storage()) {
@@ -20,7 +24,7 @@ void forEachTensor(const c10::IValue& value, const Visit& visit, int32_t element
       (value.isList() && !value.isIntList())) {
     int32_t position = 0;
     for (const c10::IValue& inner : value.toListRef()) {
-      forEachTensor(inner, visit, element < 0 ? position : element);
+      forEachTensor(inner, visit, element == kWhole ? position : kNested);
       ++position;
     }
     return;
@@ -28,10 +32,19 @@ void forEachTensor(const c10::IValue& value, const Visit& visit, int32_t element
   if (value.isTuple()) {
     int32_t position = 0;
     for (const c10::IValue& inner : value.toTupleRef().elements()) {
-      forEachTensor(inner, visit, element < 0 ? position : element);
+      forEachTensor(inner, visit, element == kWhole ? position : kNested);
       ++position;
     }
   }
+}
+
+/// The tensor that `forEachTensor` visited as `element` of `value`; not for kNested.
+inline at::Tensor tensorAt(const c10::IValue& value, int32_t element) {
+  if (element == kWhole) {
+    return value.toTensor();
+  }
+  return value.isTuple() ? value.toTupleRef().elements()[element].toTensor()
+                         : value.toListRef()[element].toTensor();
 }
 
 inline bool sharesBytes(const at::Tensor& a, const at::Tensor& b) {
