@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "ir/outline.h"
+#include "ir/verifier.h"
 #include "passes/extrapolate.h"
 #include "passes/graph_hash.h"
 #include "passes/legality.h"
@@ -153,8 +154,19 @@ torch::jit::Module unoptimized(const torch::jit::Module& module, const std::stri
   return original;
 }
 
+/// What the rewriter and the runtime keep whatever the plan says (ir/verifier.h) is nothing to plan
+/// with.
+void refuseWhatIsKeptAnyway(Analysis& analysis) {
+  for (const int32_t value : ir::valuesToKeepAnyway(*analysis.graph)) {
+    const int32_t producer = analysis.profile.values[value].producer;
+    if (producer >= 0) {
+      analysis.replayable[producer] = 0;
+    }
+  }
+}
+
 /// One remark on all storages that are too small to be worth recomputing.
-void addSmallStorages(Analysis& analysis, const OptimizeOptions& options) {
+void addSmallStorages(Analysis& analysis) {
   const ir::Profile& profile = analysis.profile;
   std::vector<char> counted(profile.storages.size(), 0);
   int64_t count = 0;
@@ -166,7 +178,7 @@ void addSmallStorages(Analysis& analysis, const OptimizeOptions& options) {
     counted[slot.storage] = 1;
     const ir::StorageProfile& storage = profile.storages[slot.storage];
     const int32_t producer = profile.values[slot.value].producer;
-    if (storage.role == ir::StorageRole::kValue && storage.bytes < options.minimum_bytes &&
+    if (storage.role == ir::StorageRole::kValue && storage.bytes < analysis.minimum_bytes &&
         producer >= 0 && analysis.replayable[producer] != 0) {
       ++count;
       bytes += storage.bytes;
@@ -176,7 +188,7 @@ void addSmallStorages(Analysis& analysis, const OptimizeOptions& options) {
     ir::Remark remark{ir::Reason::kBelowMinimumSaving, "", "", "", "", bytes};
     remark.explanation = std::to_string(count) +
                          (count == 1 ? " saved value is" : " saved values are") + " smaller than " +
-                         ir::formatBytes(options.minimum_bytes) + (count == 1 ? "" : " each");
+                         ir::formatBytes(analysis.minimum_bytes) + (count == 1 ? "" : " each");
     analysis.remarks.push_back(std::move(remark));
   }
 }
@@ -199,13 +211,15 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
                          ? profileTwoBatches(analysis, inputs, options)
                          : profileInputs(analysis, inputs, options);
   analysis.original_peak = analysis.profile.baseline_peak_bytes;
+  analysis.minimum_bytes = std::min(options.minimum_bytes, analysis.original_peak / 1000);
   say(options, "judging what may be replayed");
   Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
   for (const ir::NodeProfile& node : analysis.profile.nodes) {
     analysis.replayable.push_back(legality.isReplayable(node.program_index) ? 1 : 0);
   }
+  refuseWhatIsKeptAnyway(analysis);
   analysis.remarks = legality.remarks(analysis.profile);
-  addSmallStorages(analysis, options);
+  addSmallStorages(analysis);
   return analysis;
 }
 

@@ -78,7 +78,7 @@ CutPrices CutSeeds::pricesAt(const std::vector<double>& price_until) const {
     for (int32_t s : model_.node_allocs[static_cast<int32_t>(node)]) {
       if (replay_first_[s] < 0) continue;
       price += static_cast<double>(model_.storages[s].bytes) *
-               (price_until[replay_last_[s] + 1] - price_until[replay_first_[s]]);
+               std::max(0.0, price_until[replay_last_[s] + 1] - price_until[replay_first_[s]]);
     }
     prices.recompute.push_back(price);
   }

@@ -78,6 +78,18 @@ bool isRemovable(const Node& node) {
   return !node.outputs().empty() && isPure(node);
 }
 
+/// Whether every result can be what the node says it makes. In a branch that is never taken a None
+/// is cast to a tensor or a number, of which there is no constant.
+bool fits(const torch::jit::Stack& results, const Node& node) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const c10::Type& type = *node.outputs()[i]->type();
+    const bool may_be_none =
+        type.kind() == c10::TypeKind::NoneType || type.kind() == c10::TypeKind::OptionalType;
+    if (results[i].isNone() && !may_be_none) return false;
+  }
+  return true;
+}
+
 class Folder {
  public:
   bool run(Block& block) {
@@ -116,7 +128,7 @@ class Folder {
       if (input->node()->kind() != c10::prim::Constant || !isImmutable(*input->type())) return;
     }
     const auto results = torch::jit::runNodeIfInputsAreConstant(&node);
-    if (!results) return;
+    if (!results || !fits(*results, node)) return;
     torch::jit::WithInsertPoint insert_before(&node);
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       const auto constant =

@@ -85,7 +85,7 @@ bool MinCut::findLevels() {
     const int32_t vertex = path_[head];
     for (int32_t i = first_[vertex]; i < first_[vertex + 1]; ++i) {
       const Edge& edge = edges_[order_[i]];
-      if (edge.capacity == 0 || level_[edge.to] >= 0) continue;
+      if (edge.capacity <= 0 || level_[edge.to] >= 0) continue;
       level_[edge.to] = level_[vertex] + 1;
       path_.push_back(edge.to);
     }
@@ -140,7 +140,12 @@ std::vector<char> MinCut::solve(const CutPrices& prices) {
   double sum = 1e-30;
   for (double price : prices.keep) sum += price;
   for (double price : prices.recompute) sum += price;
-  auto toInteger = [&](double price) { return static_cast<int64_t>(price / sum * kSteps); };
+  // A price that is no number (the sum has overflowed) or below nothing counts as nothing: an edge of
+  // negative capacity would never be used up.
+  auto toInteger = [&](double price) {
+    const double share = price / sum;
+    return share > 0 ? static_cast<int64_t>(std::min(share, 1.0) * kSteps) : 0;
+  };
   for (size_t edge = 0; edge < edges_.size(); ++edge) edges_[edge].capacity = initial_[edge];
   for (int32_t storage : model_.candidates) {
     edges_[keep_edge_[storage]].capacity = toInteger(prices.keep[storage]);

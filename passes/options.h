@@ -30,7 +30,9 @@ struct OptimizeOptions {
   int64_t reserve_bytes = 0;  ///< set aside from the budget
   double max_overhead = -1;   ///< bound on predicted extra time as a share of the step; < 0: none
   std::vector<std::string> allow_ops;  ///< unknown ops that may be replayed
-  int64_t minimum_bytes = 65536;       ///< smaller storages are kept
+  /// Storages below this, or below a thousandth of the original's step peak where that is less (a
+  /// small model's values are small), are kept.
+  int64_t minimum_bytes = 65536;
   bool measure = true;       ///< measure the result and plan again while it is above the budget
   std::string profile_json;  ///< a profile to reuse instead of recording one
   /// Two batch sizes to profile at instead of the inputs' own, for models too big to run there

@@ -27,7 +27,7 @@ PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& opt
   PlanningInput input;
   input.profile = analysis.profile;
   input.replayable = analysis.replayable;
-  input.minimum_bytes = options.minimum_bytes;
+  input.minimum_bytes = analysis.minimum_bytes;
   return input;
 }
 
@@ -90,9 +90,9 @@ std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& option
     return "the model's step peak of " + ir::formatBytes(analysis.original_peak) +
            " is within the budget as it is";
   }
-  if (!bounded && plan.predicted_peak + options.minimum_bytes > analysis.original_peak) {
+  if (!bounded && plan.predicted_peak + analysis.minimum_bytes > analysis.original_peak) {
     return "no plan lowers the step's peak of " + ir::formatBytes(analysis.original_peak) + " by " +
-           ir::formatBytes(options.minimum_bytes) + " or more";
+           ir::formatBytes(analysis.minimum_bytes) + " or more";
   }
   return "";
 }

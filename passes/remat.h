@@ -35,8 +35,9 @@ struct Analysis {
   ir::Profile profile;
   std::vector<char> replayable;     ///< by node of the profile
   std::vector<ir::Remark> remarks;  ///< every reason why a node is kept, with its saved bytes
-  int64_t original_peak =
-      0;  ///< bytes, measured: the better of TorchScript's optimisation on and off
+  /// Bytes, measured: the better of TorchScript's optimisation on and off.
+  int64_t original_peak = 0;
+  int64_t minimum_bytes = 0;  ///< smaller storages are kept, see OptimizeOptions
 };
 
 /// Prepares, profiles and judges `method` of `module`, which stays as it was (buffers, flags,

@@ -75,9 +75,20 @@ void mark(Graph& graph, Value* value) {
   kept->setDebugName(name);
 }
 
+/// Marks those of the values that can be marked; ids by the graph's present order. Returns whether
+/// there were any.
+bool markAll(Graph& region, const std::vector<int32_t>& ids) {
+  const ir::RegionOrder order = ir::regionOrder(region);
+  Marks marks(region, order);
+  for (const int32_t id : ids) marks.add(id);
+  const auto markable = marks.inOrder();
+  for (const int32_t id : markable) mark(region, order.values[id]);
+  return !markable.empty();
+}
+
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
-  for (const std::string& line : lines) text += "\n  " + line;
+  for (const std::string& line : lines) text += (text.empty() ? " " : "; ") + line;
   return text;
 }
 
@@ -86,12 +97,11 @@ std::string joined(const std::vector<std::string>& lines) {
 std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
                                      const std::vector<int32_t>& keep_values) {
   auto region = prepared->copy();
-  const ir::RegionOrder order = ir::regionOrder(*region);
-  Marks marks(*region, order);
-  for (const int32_t id : keep_values) marks.add(id);
-  for (const int32_t id : ir::valuesToKeepAnyway(*region)) marks.add(id);
-
-  for (const int32_t id : marks.inOrder()) mark(*region, order.values[id]);
+  markAll(*region, keep_values);
+  // A mark on a list is one more name for what it holds, which can put further values at risk.
+  for (std::vector<int32_t> more = ir::valuesToKeepAnyway(*region);
+       !more.empty() && markAll(*region, more); more = ir::valuesToKeepAnyway(*region)) {
+  }
 
   region->lint();
   const std::vector<std::string> violations = ir::verifyRegion(*region);
