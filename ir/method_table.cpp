@@ -17,7 +17,7 @@ using TypeMap = std::function<c10::TypePtr(c10::TypePtr)>;
 
 /// Replaces `from` wherever it occurs in a type: also inside lists, tuples and optionals.
 TypeMap replacing(const c10::TypePtr& from, const c10::TypePtr& to) {
-  return [from, to](c10::TypePtr type) -> c10::TypePtr {
+  return [from, to](const c10::TypePtr& type) -> c10::TypePtr {
     const std::function<c10::TypePtr(const c10::TypePtr&)> map =
         [&](const c10::TypePtr& t) -> c10::TypePtr {
       if (t == from) return to;
@@ -47,7 +47,8 @@ Function* makeFunction(torch::jit::CompilationUnit& unit, const c10::QualifiedNa
 /// Copies functions of one type to another, each once.
 class FunctionCopier {
  public:
-  FunctionCopier(torch::jit::CompilationUnit& unit, c10::ClassTypePtr from, c10::ClassTypePtr to)
+  FunctionCopier(torch::jit::CompilationUnit& unit, const c10::ClassTypePtr& from,
+                 const c10::ClassTypePtr& to)
       : unit_(unit), to_(to), map_(replacing(from, to)) {}
 
   Function* copy(Function* function) {

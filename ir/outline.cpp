@@ -143,7 +143,7 @@ std::vector<std::string> optimizedMethods(const Module& module) {
 }
 
 std::string regionMethod(const Module& module, const std::string& method) {
-  const std::string name = calledRegion(module, method);
+  std::string name = calledRegion(module, method);
   TORCH_CHECK(!name.empty(), "method '", method, "' is not optimised: it calls no ", kCheckpoint);
   TORCH_CHECK(
       module.find_method(name).has_value(), "method '", method, "' runs region '", name,
@@ -157,7 +157,7 @@ std::string originalMethod(const Module& module, const std::string& method) {
   const std::string prefix = regionMethodName(method, 0);
   TORCH_CHECK(region.rfind(prefix, 0) == 0, "method '", method, "' runs region '", region,
               "', whose name does not begin with '", prefix, "'");
-  const std::string name = originalMethodName(method) + region.substr(prefix.size());
+  std::string name = originalMethodName(method) + region.substr(prefix.size());
   TORCH_CHECK(module.find_method(name).has_value(), "method '", method,
               "' is optimised, but its original '", name, "' is missing from the module");
   return name;

@@ -25,10 +25,9 @@ using torch::jit::Value;
 /// `layers.0` for `self.layers.0`; empty for self and for what is no attribute chain.
 std::string attributeChain(const Value* object) {
   std::string chain;
-  while (object->node()->kind() == c10::prim::GetAttr) {
-    const std::string& name = object->node()->s(c10::attr::name);
-    chain = chain.empty() ? name : name + "." + chain;
-    object = object->node()->input(0);
+  for (; object->node()->kind() == c10::prim::GetAttr; object = object->node()->input(0)) {
+    if (!chain.empty()) chain.insert(0, ".");
+    chain.insert(0, object->node()->s(c10::attr::name));
   }
   return chain;
 }

@@ -88,7 +88,6 @@ class Judge {
     switch (ordered.form) {
       case NodeForm::kConstant:
       case NodeForm::kBranch:
-        return;
       case NodeForm::kInside:
         return;
       case NodeForm::kOpaque:

@@ -94,7 +94,7 @@ class Namer {
     std::string path = node.s(c10::attr::name);
     for (const Node* owner = node.input()->node(); owner->kind() == c10::prim::GetAttr;
          owner = owner->input()->node()) {
-      path = owner->s(c10::attr::name) + "." + path;
+      path.insert(0, owner->s(c10::attr::name) + ".");
     }
     value->setDebugName(unique((is_module ? "self_" : "") + identifier(path), false));
   }
