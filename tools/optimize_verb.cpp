@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "ir/outline.h"
 #include "ir/remark.h"
@@ -76,6 +77,12 @@ int64_t checkArguments(const OptimizeArguments& arguments) {
   for (const std::string& path : {arguments.report, planning.save_profile}) {
     if (!path.empty()) checkWritable(path);
   }
+  std::vector<std::string> results{arguments.report, planning.save_profile};
+  if (!arguments.dump_folder.empty()) {
+    results.push_back(arguments.dump_folder + "/before.ir");
+    results.push_back(arguments.dump_folder + "/after.ir");
+  }
+  checkDistinct({arguments.run.model, arguments.output}, results);
   return device_memory;
 }
 

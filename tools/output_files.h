@@ -2,6 +2,7 @@
 
 #include <list>
 #include <string>
+#include <vector>
 
 #include "tools/atomic_file.h"
 
@@ -18,5 +19,10 @@ class OutputFiles {
  private:
   std::list<AtomicFile> files_;
 };
+
+/// Usage error if one of `results` has the path of another or of one in `taken`: no two results can
+/// have one path, and none but the optimised model may replace the model. Empty paths are passed
+/// over.
+void checkDistinct(const std::vector<std::string>& taken, const std::vector<std::string>& results);
 
 }  // namespace remat::tools

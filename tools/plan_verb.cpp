@@ -118,6 +118,7 @@ int planModel(const PlanArguments& arguments) {
   if (budgets.empty()) budgets = defaultBudgets();
   OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
   if (!arguments.planning.save_profile.empty()) checkWritable(arguments.planning.save_profile);
+  checkDistinct({arguments.run.model}, {arguments.planning.save_profile});
 
   Progress progress;
   progress.show("loading " + arguments.run.model);
