@@ -3,6 +3,8 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <string>
+
 #include "ir/names.h"
 
 namespace remat::ir {
@@ -59,6 +61,21 @@ bool isContainerOp(const Node& node) {
   }
 }
 
+bool isRecurrentNet(const Node& node) {
+  const std::string op = node.kind().toUnqualString();
+  return node.kind().is_aten() &&
+         (op == "lstm" || op == "gru" || op == "rnn_tanh" || op == "rnn_relu");
+}
+
+/// Between layers, in training mode, with dropout.
+bool recurrentNetDraws(const Node& node) {
+  const auto dropout = torch::jit::toIValue(node.namedInput("dropout"));
+  const auto train = torch::jit::toIValue(node.namedInput("train"));
+  const bool no_dropout = dropout && dropout->isDouble() && dropout->toDouble() == 0;
+  const bool evaluation = train && train->isBool() && !train->toBool();
+  return !no_dropout && !evaluation;
+}
+
 }  // namespace
 
 bool isRandom(const Node& node) {
@@ -69,6 +86,7 @@ bool isRandom(const Node& node) {
     const auto dropout = torch::jit::toIValue(node.namedInput("dropout_p"));
     return !dropout || dropout->toDouble() != 0;
   }
+  if (isRecurrentNet(node)) return recurrentNetDraws(node);
   return node.isNondeterministic();
 }
 

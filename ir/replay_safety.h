@@ -9,8 +9,8 @@ struct Type;
 namespace remat::ir {
 
 /// Whether a node draws random numbers, seen from its schema and constant arguments. Stricter
-/// knowledge than Node::isNondeterministic: attention whose dropout is the constant 0 draws
-/// nothing; remat::dropout_mask does.
+/// knowledge than Node::isNondeterministic: attention and recurrent nets whose dropout is the
+/// constant 0 draw nothing; remat::dropout_mask does.
 bool isRandom(const torch::jit::Node& node);
 
 /// Node::hasSideEffects, but for remat::dropout_mask, whose draw the runtime repeats without moving

@@ -2,7 +2,6 @@
 
 #include <llvm/ADT/SparseBitVector.h>
 #include <llvm/ADT/StringSwitch.h>
-#include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include "ir/location.h"
@@ -39,21 +38,6 @@ bool writesByTheWay(const Node& node) {
       .Cases("_native_batch_norm_legit", "batch_norm_update_stats", "_batch_norm_impl_index",
              "_batch_norm_with_update", true)
       .Default(false);
-}
-
-/// Recurrent nets draw only between layers, in training mode, with dropout.
-bool isRecurrent(const Node& node) {
-  return llvm::StringSwitch<bool>(node.kind().toUnqualString())
-      .Cases("lstm", "gru", "rnn_tanh", "rnn_relu", true)
-      .Default(false);
-}
-
-bool recurrentNetDraws(const Node& node) {
-  const auto dropout = torch::jit::toIValue(node.namedInput("dropout"));
-  const auto train = torch::jit::toIValue(node.namedInput("train"));
-  const bool no_dropout = dropout && dropout->isDouble() && dropout->toDouble() == 0;
-  const bool evaluation = train && train->isBool() && !train->toBool();
-  return !no_dropout && !evaluation;
 }
 
 class Judge {
@@ -149,7 +133,11 @@ class Judge {
                                      verdict_->op + " admits it)");
     }
     judgeAliases(node);
-    verdict_->replayable = verdict_->refusals.empty() && ir::isReplayableByForm(ordered);
+    if (!verdict_->refusals.empty()) return;
+    verdict_->replayable = ir::isReplayableByForm(ordered);
+    if (!verdict_->replayable && node.kind() != c10::prim::GetAttr) {
+      refuse(Reason::kUnknownOp, verdict_->op + " takes or makes what a replay cannot hold", false);
+    }
   }
 
   void judgeWrites(const Node& node) {
@@ -175,15 +163,14 @@ class Judge {
 
   void judgeRandom(const Node& node) {
     const std::string op = node.kind().toQualString();
-    if (isRecurrent(node)) {
-      if (recurrentNetDraws(node)) {
-        refuse(Reason::kRandom, op + " may draw dropout masks: its dropout is not the constant 0");
-      }
-    } else if (node.kind() == c10::aten::scaled_dot_product_attention && ir::isRandom(node)) {
-      refuse(Reason::kRandom, op + " may draw a dropout mask: its dropout_p is not the constant 0");
-    } else if (ir::isRandom(node) && op != ir::kDropoutMask) {
-      refuse(Reason::kRandom, op + " draws random numbers that a replay cannot draw again");
-    }
+    if (!ir::isRandom(node) || op == ir::kDropoutMask) return;
+    // Attention and recurrent nets draw nothing but dropout masks.
+    const auto* schema = node.maybeSchema();
+    const bool has_dropout = schema != nullptr && (schema->argumentIndexWithName("dropout_p") ||
+                                                   schema->argumentIndexWithName("dropout"));
+    refuse(Reason::kRandom, has_dropout
+                                ? op + " may draw dropout masks: its dropout is not the constant 0"
+                                : op + " draws random numbers that a replay cannot draw again");
   }
 
   static bool hasSideEffects(const Node& node) {
