@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "passes/module_state.h"
 #include "passes/training_step.h"
@@ -14,76 +15,76 @@ namespace {
 
 using Progress = std::function<void(const std::string&)>;
 
-/// One model, stepped with TorchScript's optimisation on or off.
+/// A model that is always stepped with TorchScript's optimisation on, or always off.
 class Runner {
  public:
-  Runner(const Side& side, const std::vector<c10::IValue>& inputs, const StepOptions& options)
-      : method_(side.method), state_(side.module), step_(side.module, inputs, options) {}
+  Runner(torch::jit::Module module, std::string method, bool optimized_execution,
+         const std::vector<c10::IValue>& inputs, const StepOptions& options)
+      : method_(std::move(method)),
+        optimized_execution_(optimized_execution),
+        state_(module),
+        step_(std::move(module), inputs, options) {}
 
-  StepOutcome run(bool optimized_execution, bool keep_results) {
-    const torch::jit::GraphOptimizerEnabledGuard execution(optimized_execution);
+  StepOutcome run(bool keep_results) {
+    const torch::jit::GraphOptimizerEnabledGuard execution(optimized_execution_);
     return step_.run(method_, keep_results);
   }
 
   void restore() { state_.restore(); }
+  bool optimizedExecution() const { return optimized_execution_; }
 
  private:
   std::string method_;
+  bool optimized_execution_;
   ModuleState state_;
   TrainingStep step_;
 };
 
-Parity compareSides(Runner& original, Runner& optimized, bool optimized_execution,
-                    const Progress& progress) {
+Parity compareSides(Runner& original, Runner& optimized, const Progress& progress) {
   constexpr int kSteps = 4;
   original.restore();
   optimized.restore();
   Parity parity;
   for (int i = 1; i <= kSteps; ++i) {
     progress(std::string("comparing, TorchScript's optimisation ") +
-             (optimized_execution ? "on" : "off") + ", step " + std::to_string(i) + " of " +
-             std::to_string(kSteps));
-    const StepOutcome expected = original.run(optimized_execution, /*keep_results=*/true);
-    compareSteps(expected, optimized.run(optimized_execution, /*keep_results=*/true), parity);
+             (original.optimizedExecution() ? "on" : "off") + ", step " + std::to_string(i) +
+             " of " + std::to_string(kSteps));
+    const StepOutcome expected = original.run(/*keep_results=*/true);
+    compareSteps(expected, optimized.run(/*keep_results=*/true), parity);
   }
+  original.restore();
+  optimized.restore();
   return parity;
 }
 
-/// Every node is timed here, so these steps are not the ones whose time is reported.
+/// Every node is timed here, so these steps are not the ones whose time is reported. The fastest
+/// forward and the fastest replay: another program's work in between slows one of the two.
 double measureShare(Runner& optimized, int rounds) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  double forward = kNever;
+  double replay = kNever;
   runtime::enableStatistics(true);
-  double best_seconds = std::numeric_limits<double>::infinity();
-  double share = 0;
   for (int i = 0; i < rounds; ++i) {
     runtime::takeStatistics();
-    const double seconds =
-        optimized.run(/*optimized_execution=*/true, /*keep_results=*/false).seconds;
+    optimized.run(/*keep_results=*/false);
     const runtime::StepStatistics statistics = runtime::takeStatistics();
-    if (seconds >= best_seconds || statistics.forward_seconds <= 0) continue;
-    best_seconds = seconds;
-    share = statistics.replay_seconds / statistics.forward_seconds;
+    forward = std::min(forward, statistics.forward_seconds);
+    replay = std::min(replay, statistics.replay_seconds);
   }
   runtime::enableStatistics(false);
-  return share;
+  return forward > 0 ? replay / forward : 0;
 }
 
-void measureSteps(Runner& original, Runner& optimized, int rounds, const Progress& progress,
-                  Verification& result) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  result.original_peak = std::numeric_limits<int64_t>::max();
-  result.original_seconds = kNever;
-  result.optimized_seconds = kNever;
-  for (int i = 1; i <= rounds; ++i) {
-    progress("measuring, round " + std::to_string(i) + " of " + std::to_string(rounds));
-    for (const bool optimized_execution : {false, true}) {
-      const StepOutcome step = original.run(optimized_execution, /*keep_results=*/false);
-      result.original_peak = std::min(result.original_peak, step.peak_bytes);
-      result.original_seconds = std::min(result.original_seconds, step.seconds);
-    }
-    const StepOutcome step = optimized.run(/*optimized_execution=*/true, /*keep_results=*/false);
-    result.optimized_peak = std::max(result.optimized_peak, step.peak_bytes);
-    result.optimized_seconds = std::min(result.optimized_seconds, step.seconds);
-  }
+void measureOriginal(Runner& original, Verification& result) {
+  const StepOutcome step = original.run(/*keep_results=*/false);
+  result.original_peak = std::min(result.original_peak, step.peak_bytes);
+  result.original_seconds = std::min(result.original_seconds, step.seconds);
+}
+
+void measureOptimized(Runner& optimized, Verification& result) {
+  const StepOutcome step = optimized.run(/*keep_results=*/false);
+  result.optimized_peak = std::max(result.optimized_peak, step.peak_bytes);
+  result.optimized_seconds = std::min(result.optimized_seconds, step.seconds);
 }
 
 }  // namespace
@@ -91,15 +92,24 @@ void measureSteps(Runner& original, Runner& optimized, int rounds, const Progres
 Verification verifySides(const Side& original, const Side& optimized,
                          const std::vector<c10::IValue>& inputs, const StepOptions& step,
                          int rounds, const Progress& progress) {
-  Runner left(original, inputs, step);
-  Runner right(optimized, inputs, step);
+  const auto runner = [&](const Side& side, bool optimized_execution) {
+    return Runner(optimized_execution ? side.optimized_execution : side.eager_execution,
+                  side.method, optimized_execution, inputs, step);
+  };
+  Runner eager_original = runner(original, /*optimized_execution=*/false);
+  Runner eager_optimized = runner(optimized, /*optimized_execution=*/false);
+  Runner original_runner = runner(original, /*optimized_execution=*/true);
+  Runner optimized_runner = runner(optimized, /*optimized_execution=*/true);
   Verification result;
-  result.parity = compareSides(left, right, /*optimized_execution=*/false, progress);
-  result.optimized_parity = compareSides(left, right, /*optimized_execution=*/true, progress);
-  measureSteps(left, right, rounds, progress, result);
-  result.recompute_share = measureShare(right, rounds);
-  left.restore();
-  right.restore();
+  result.parity = compareSides(eager_original, eager_optimized, progress);
+  result.optimized_parity = compareSides(original_runner, optimized_runner, progress);
+  for (int i = 1; i <= rounds; ++i) {
+    progress("measuring, round " + std::to_string(i) + " of " + std::to_string(rounds));
+    measureOriginal(eager_original, result);
+    measureOptimized(optimized_runner, result);
+    measureOriginal(original_runner, result);
+  }
+  result.recompute_share = measureShare(optimized_runner, rounds);
   return result;
 }
 

@@ -131,6 +131,10 @@ void checkBudget(const VerifyArguments& arguments, const Session& session,
                                    annotations.inputs + "); optimise it for these inputs");
 }
 
+Side sideOf(const ModelFile& file, const Session& session, const std::string& method) {
+  return {file.module, loadModel(file.path, c10::Device(session.step.device)).module, method};
+}
+
 int verifyModels(const VerifyArguments& arguments) {
   Progress progress;
   progress.show("loading " + arguments.run.model);
@@ -143,10 +147,11 @@ int verifyModels(const VerifyArguments& arguments) {
   if (!same_values) {
     std::fprintf(stderr, "note: the files hold different parameter values, so results differ\n");
   }
+  const std::string& method = arguments.run.method;
   const Verification result = naming(arguments.optimized, [&] {
-    return verifySides({session.file.module, arguments.run.method},
-                       {optimized.module, arguments.run.method}, session.inputs, session.step,
-                       arguments.rounds, [&](const std::string& text) { progress.show(text); });
+    return verifySides(sideOf(session.file, session, method), sideOf(optimized, session, method),
+                       session.inputs, session.step, arguments.rounds,
+                       [&](const std::string& text) { progress.show(text); });
   });
   progress.clear();
   if (arguments.json) {
