@@ -1,8 +1,6 @@
 #pragma once
 
-namespace c10 {
-struct Type;
-}
+#include <ATen/core/jit_type_base.h>
 
 namespace remat::ir {
 

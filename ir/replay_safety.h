@@ -1,10 +1,8 @@
 #pragma once
 
-#include "ir/region_order.h"
+#include <ATen/core/jit_type_base.h>
 
-namespace c10 {
-struct Type;
-}
+#include "ir/region_order.h"
 
 namespace remat::ir {
 
