@@ -75,10 +75,10 @@ ir::Plan choosePlan(Planner& planner, const Budget& budget, const Analysis& anal
   return planner.plan(budgetBytes(budget, analysis, options));
 }
 
-std::string sentence(const OptimizeOptions& options, const ir::Plan& plan, int64_t budget) {
+std::string sentence(const OptimizeOptions& options, int64_t reachable, int64_t budget) {
   return "the budget of " + ir::formatBytes(budget) +
          " can't be met: the lowest reachable peak of " + options.method + " is " +
-         ir::formatBytes(plan.predicted_peak) + " (" + std::to_string(plan.predicted_peak) +
+         ir::formatBytes(reachable) + " (" + std::to_string(reachable) +
          " bytes), predicted; ask for that much or --budget min, or use a smaller batch";
 }
 
@@ -174,7 +174,8 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
       break;
     }
     if (bounded && result.plan.predicted_peak > asked) {
-      throw BudgetError(sentence(options, result.plan, asked), result.plan.predicted_peak);
+      const int64_t reachable = std::min(result.plan.predicted_peak, analysis.original_peak);
+      throw BudgetError(sentence(options, reachable, asked), reachable);
     }
     result.plan.budget = bounded ? asked : result.plan.predicted_peak;
     say("rewriting");
@@ -188,6 +189,14 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     }
     say("measuring the result");
     result.measured_peak = measure(result.module, inputs, options);
+    if (!bounded && result.measured_peak >= analysis.original_peak) {
+      result.reason_unchanged = "the best plan's measured peak of " +
+                                ir::formatBytes(result.measured_peak) +
+                                " is no lower than the model's";
+      result.changed = false;
+      result.module = analysis.prepared;
+      break;
+    }
     if (!bounded || result.measured_peak <= asked) {
       break;
     }

@@ -45,14 +45,6 @@ bool isDifferentiable(const at::Tensor& tensor) {
   return tensor.requires_grad() && (tensor.is_floating_point() || tensor.is_complex());
 }
 
-std::vector<at::Tensor> differentiableTensors(const c10::IValue& output) {
-  std::vector<at::Tensor> roots;
-  for (at::Tensor& tensor : tensorsOf(output)) {
-    if (isDifferentiable(tensor)) roots.push_back(std::move(tensor));
-  }
-  return roots;
-}
-
 /// The tensor that the cross-entropy loss takes; undefined where there is none.
 at::Tensor logitsOf(const c10::IValue& output) {
   for (const at::Tensor& tensor : tensorsOf(output)) {
@@ -87,7 +79,8 @@ struct TrainingStep::Seeds {
   std::vector<at::Tensor> tensors;    ///< the tensors of `inputs`
   std::vector<at::Tensor> originals;  ///< the caller's, in the same order
   std::vector<uint32_t> versions;     ///< of `tensors` when they held the caller's values
-  std::vector<at::Tensor> gradients;  ///< kRandomGradients: one for each differentiable output
+  std::vector<size_t> roots;          ///< kRandomGradients: positions of the differentiable outputs
+  std::vector<at::Tensor> gradients;  ///< kRandomGradients: one for each of these
   at::Tensor targets;                 ///< kCrossEntropy
 };
 
@@ -155,8 +148,11 @@ void TrainingStep::learn(const Forward& forward) {
     }
     seeds->targets = randomTargets(logits.detach(), generator);
   } else {
-    for (const at::Tensor& root : differentiableTensors(output)) {
-      seeds->gradients.push_back(randomGradient(root.detach(), generator));
+    const std::vector<at::Tensor> tensors = tensorsOf(output);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (!isDifferentiable(tensors[i])) continue;
+      seeds->roots.push_back(i);
+      seeds->gradients.push_back(randomGradient(tensors[i].detach(), generator));
     }
     if (seeds->gradients.empty()) {
       throw StepError(
@@ -179,6 +175,25 @@ void TrainingStep::reset() {
   }
 }
 
+/// The roots that the first forward had, by position: TorchScript's optimised executor lets outputs
+/// require grad that don't in eager mode.
+void TrainingStep::addRoots(const c10::IValue& output, torch::autograd::edge_list& roots,
+                            torch::autograd::variable_list& gradients) const {
+  const std::vector<at::Tensor> tensors = tensorsOf(output);
+  for (size_t i = 0; i < seeds_->roots.size(); ++i) {
+    if (seeds_->roots[i] >= tensors.size() || !isDifferentiable(tensors[seeds_->roots[i]])) {
+      throw StepError("the differentiable output tensors change from step to step");
+    }
+    const at::Tensor& root = tensors[seeds_->roots[i]];
+    roots.push_back(torch::autograd::impl::gradient_edge(root));
+    // The output of a model with a growing state has other sizes in every step.
+    if (gradients[i].sizes() != root.sizes()) {
+      at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + i);
+      gradients[i] = randomGradient(root.detach(), generator);
+    }
+  }
+}
+
 void TrainingStep::backward(c10::IValue output) {
   torch::autograd::edge_list roots;
   torch::autograd::variable_list gradients = seeds_->gradients;
@@ -190,19 +205,8 @@ void TrainingStep::backward(c10::IValue output) {
     gradients.push_back(at::ones_like(loss));
     roots.push_back(torch::autograd::impl::gradient_edge(loss));
   } else {
-    for (const at::Tensor& root : differentiableTensors(output)) {
-      const size_t i = roots.size();
-      roots.push_back(torch::autograd::impl::gradient_edge(root));
-      // The output of a model with a growing state has other sizes in every step.
-      if (i < gradients.size() && gradients[i].sizes() != root.sizes()) {
-        at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + i);
-        gradients[i] = randomGradient(root.detach(), generator);
-      }
-    }
+    addRoots(output, roots, gradients);
     output = c10::IValue();
-  }
-  if (roots.size() != gradients.size()) {
-    throw StepError("the number of differentiable output tensors changes from step to step");
   }
   torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
                                                         /*create_graph=*/false,

@@ -12,6 +12,10 @@
 
 #include "passes/options.h"
 
+namespace torch::autograd {
+struct Edge;
+}
+
 namespace remat {
 
 /// The model's output gives a training step nothing to work with; says what to do.
@@ -66,6 +70,8 @@ class TrainingStep {
 
   void learn(const Forward& forward);
   void reset();
+  void addRoots(const c10::IValue& output, std::vector<torch::autograd::Edge>& roots,
+                std::vector<at::Tensor>& gradients) const;
   void backward(c10::IValue output);
   void takeResults(StepOutcome& outcome);
 

@@ -1,6 +1,7 @@
 #include "runtime/execution.h"
 
 #include <ATen/core/ivalue_inl.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -180,15 +181,22 @@ std::vector<c10::IValue> Execution::drawMask(int32_t index,
 void Execution::copyStatistics(int32_t index) {
   const ProgramNode& node = program_->nodes[index];
   if (frame_ == nullptr || !node.recomputable ||
-      node.hidden_state != HiddenState::kRunningStatistics || content(node.inputs.at(5)).toBool()) {
+      node.hidden_state != HiddenState::kRunningStatistics) {
     return;
   }
+  const bool moves = content(node.inputs.at(5)).toBool();
   const CapturePause pause;
   const c10::AutoGradMode no_grad(false);
   std::vector<c10::IValue> copies;
   for (const size_t k : {3, 4}) {
     const c10::IValue& statistic = content(node.inputs.at(k));
-    copies.push_back(statistic.isTensor() ? c10::IValue(statistic.toTensor().clone()) : statistic);
+    if (!statistic.isTensor() || !statistic.toTensor().defined()) {
+      copies.push_back(statistic);
+    } else if (moves) {
+      copies.emplace_back(at::empty_like(statistic.toTensor(), at::device(at::kMeta)));
+    } else {
+      copies.emplace_back(statistic.toTensor().clone());
+    }
   }
   frame_->keepStatistics(index, std::move(copies));
 }

@@ -46,7 +46,9 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void keepDraw(int32_t node, std::unique_ptr<RepeatableDraw> draw) {
     draws_[node] = std::move(draw);
   }
-  /// What an evaluation-mode norm read, copied: its writers bump no version.
+  /// What a replayed norm gets for its running statistics: in evaluation mode a copy of what it
+  /// read (their writers bump no version), in training mode a meta tensor to make one like to throw
+  /// away.
   void keepStatistics(int32_t node, std::vector<c10::IValue> copies) {
     statistics_[node] = std::move(copies);
   }

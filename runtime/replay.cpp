@@ -1,5 +1,6 @@
 #include "runtime/replay.h"
 
+#include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -183,6 +184,21 @@ void Materialization::runNode(int32_t node) {
   publish(node, execute(node, gatherInputs(node)));
 }
 
+namespace {
+
+/// What a replayed norm gets for a running statistic: the copy of what it read, or, where it moved
+/// the statistic, a tensor of that kind to throw away. (Not None: a float32 statistic makes the
+/// norm compute in float32 where its input is of a lower precision.)
+c10::IValue replayStatistic(const c10::IValue& kept, const c10::IValue& input) {
+  if (!kept.isTensor() || !kept.toTensor().defined() || !kept.toTensor().is_meta()) {
+    return kept;
+  }
+  const at::Tensor& like = kept.toTensor();
+  return at::zeros(like.sizes(), like.options().device(input.toTensor().device()));
+}
+
+}  // namespace
+
 std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
   const RegionProgram& program = frame_.program();
   const ProgramNode& called = program.nodes[node];
@@ -191,8 +207,7 @@ std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
   for (size_t k = 0; k < called.inputs.size(); ++k) {
     const int32_t v = frame_.resolve(called.inputs[k]);
     if (called.hidden_state == HiddenState::kRunningStatistics && (k == 3 || k == 4)) {
-      const auto copies = frame_.statistics_.find(node);
-      inputs.push_back(copies == frame_.statistics_.end() ? c10::IValue() : copies->second[k - 3]);
+      inputs.push_back(replayStatistic(frame_.statistics_.at(node)[k - 3], inputs.at(0)));
     } else if (program.is_constant[v] != 0) {
       inputs.push_back(program.constants[v]);
     } else if (const auto found = boundaries_.find(v); found != boundaries_.end()) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "tests/passes/synthetic.h"
@@ -100,6 +102,19 @@ TEST(MinCutTest, PricesDecideBetweenKeepingAndRecomputing) {
   prices.keep.assign(model.storages.size(), 2);
   keep = cut.solve(prices);
   EXPECT_EQ(std::count(keep.begin(), keep.end(), 0), static_cast<int64_t>(model.candidates.size()));
+}
+
+TEST(MinCutTest, PricesBelowNothingOrNoNumbersAreNothing) {
+  const PlanningInput input = testing::uniformChain(5, 100, 1);
+  const SimulationModel model(input);
+  MinCut cut(model);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double price : {-3.0, infinity, -infinity, std::nan("")}) {
+    CutPrices prices;
+    prices.recompute.assign(model.nodes.size(), price);
+    prices.keep.assign(model.storages.size(), 1);
+    EXPECT_EQ(cut.solve(prices).size(), model.storages.size());
+  }
 }
 
 }  // namespace

@@ -119,6 +119,34 @@ def forward(self, x: Tensor) -> Tensor:
   EXPECT_LE(forward(optimized(module)), 16);
 }
 
+TEST_F(AutocastTest, ANormWithoutWeightsIsReplayedInItsStatisticsPrecision) {
+  // Only the float32 statistics make the norm of a bfloat16 input compute in float32.
+  const Module module = makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.conv2d(x, self.w, None, [1, 1], [1, 1])
+    n = torch.batch_norm(h, None, None, self.mean, self.var, True, 0.1, 1e-5, False)
+    return torch.conv2d(torch.gelu(n), self.w, None, [1, 1], [1, 1])
+)",
+                                   {{"w", randomTensor({8, 8, 3, 3})}},
+                                   {{"mean", at::zeros({8})}, {"var", at::ones({8})}});
+  const at::Tensor x = randomTensor({2, 8, 9, 9}, true);
+  const auto train = [&](Module trained) {
+    at::Tensor y;
+    {
+      const Autocast autocast;
+      y = trained.forward({x}).toTensor();
+    }
+    Tensors result = torch::autograd::grad({y.pow(2).sum()}, {x, trained.attr("w").toTensor()});
+    result.push_back(trained.attr("mean").toTensor());
+    result.push_back(trained.attr("var").toTensor());
+    return result;
+  };
+  const Tensors expected = train(copyOf(module));
+  replayedNodes();
+  expectSame(expected, train(optimized(module)), "tensor");
+  EXPECT_GT(replayedNodes(), 0);
+}
+
 TEST_F(AutocastTest, AWrittenParameterIsNoticedBehindItsCast) {
   const Module module = model();
   Module remat = optimized(module);
