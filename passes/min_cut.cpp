@@ -140,8 +140,8 @@ std::vector<char> MinCut::solve(const CutPrices& prices) {
   double sum = 1e-30;
   for (double price : prices.keep) sum += price;
   for (double price : prices.recompute) sum += price;
-  // A price that is no number (the sum has overflowed) or below nothing counts as nothing: an edge of
-  // negative capacity would never be used up.
+  // A price that is no number (the sum has overflowed) or below nothing counts as nothing: an edge
+  // of negative capacity would never be used up.
   auto toInteger = [&](double price) {
     const double share = price / sum;
     return share > 0 ? static_cast<int64_t>(std::min(share, 1.0) * kSteps) : 0;

@@ -1,6 +1,6 @@
 // optimize_sample IN.pt OUT.pt [KIND...]: makes the forward of a saved module a region in which
-// everything may be recomputed but what nodes of the given kinds (aten::matmul) make. The plan is of
-// no use to anybody; tests want as many replays as there can be.
+// everything may be recomputed but what nodes of the given kinds (aten::matmul) make. The plan is
+// of no use to anybody; tests want as many replays as there can be.
 
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
