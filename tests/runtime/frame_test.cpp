@@ -112,23 +112,84 @@ TEST_F(FrameTest, BoundariesGoAlongTheBackward) {
   EXPECT_EQ(liveBytes(), before);
 }
 
-TEST_F(FrameTest, BoundariesOfOneRegionGoOneByOne) {
-  // The hook on x's gradient runs when everything behind it was used: no boundary is left.
-  Module remat = chain({"aten::matmul"});
-  const at::Tensor leaf_x = leaf();
+TEST_F(FrameTest, BoundariesAndWhatIsRecomputedGoWithTheirLastUse) {
+  Module remat = optimized(makeModule(R"(
+def forward(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+    a = torch.tanh(x @ self.w)
+    b = torch.tanh(a @ self.w)
+    c = torch.tanh(b @ self.w)
+    d = torch.tanh(c @ self.w)
+    return (d @ self.w).sum(), b
+)",
+                                      {{"w", square()}}),
+                           {"aten::matmul"});
+  const at::Tensor x = leaf();
+  x.mutable_grad() = at::zeros_like(x);
   at::Tensor w = remat.attr("w").toTensor();
   w.mutable_grad() = at::zeros_like(w);
   const int64_t before = liveBytes();
-  int64_t at_the_end = -1;
-  {
-    const at::Tensor x = leaf_x * 1.0;
-    x.register_hook([&](const at::Tensor&) { at_the_end = liveBytes() - before; });
-    remat.forward({x}).toTensor().backward();
-  }
-  // x itself, its gradient, and at most one matmul's worth in flight; not three boundaries.
-  EXPECT_LE(at_the_end, 4 * kBytes);
-  leaf_x.mutable_grad() = at::Tensor();
-  EXPECT_EQ(liveBytes(), before);
+  const Tensors outputs = tensorsIn(remat.forward({x}));
+  // b, which is a result, and the products behind a, c and d (b is not recomputed).
+  EXPECT_EQ(liveBytes() - before, 4 * kBytes + 4);
+  int64_t at_b = 0;
+  outputs[1].register_hook([&](const at::Tensor&) { at_b = liveBytes() - before; });
+  outputs[0].backward();
+  // b, its gradient, that of w so far, and a's product; the loss and its gradient. The products of
+  // c and d are gone, and so are c and d.
+  EXPECT_EQ(at_b, 4 * kBytes + 8);
+  EXPECT_EQ(liveBytes() - before, kBytes + 4);
+}
+
+TEST_F(FrameTest, BoundariesThatNothingNeedsGoInTheForward) {
+  // The products are kept; an add saves nothing, so nothing will ever be recomputed from them.
+  Module remat = optimized(makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    for_a = x * 2.0
+    a = for_a + 1.0
+    for_b = a * 2.0
+    b = for_b + 1.0
+    for_c = b * 2.0
+    c = for_c + 1.0
+    return c * 2.0
+)"),
+                           {"aten::mul"});
+  const at::Tensor x = leaf();
+  remat.forward({x});
+  const int64_t before = liveBytes();
+  resetPeak();
+  remat.forward({x});
+  EXPECT_LT(peakBytes() - before, 3 * kBytes + 100);
+}
+
+TEST_F(FrameTest, BoundariesOfAnArmThatWasNotTakenGoWithTheForward) {
+  Module remat = optimized(makeModule(R"(
+def forward(self, x: Tensor, flag: bool) -> Tensor:
+    s = torch.exp(torch.sigmoid(x) * 2.0)
+    product = x * 3.0
+    a = product + 1.0
+    if flag:
+        s = s + torch.tanh(a).sum()
+    return s + 1.0
+)"),
+                           {"aten::mul", "aten::sum"});
+  const at::Tensor x = leaf();
+  const int64_t before = liveBytes();
+  const at::Tensor y = remat.forward({x, false}).toTensor();
+  // The result and the product behind exp, which is recomputed; nobody needs the other one.
+  EXPECT_EQ(liveBytes() - before, 2 * kBytes);
+}
+
+TEST_F(FrameTest, AViewOfWhatIsKeptIsNotRecomputed) {
+  Module remat = optimized(makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    rows = (x @ self.w).view(-1)
+    return (rows * rows).sum()
+)",
+                                      {{"w", square()}}),
+                           {"aten::matmul"});
+  replayedNodes();
+  remat.forward({leaf()}).toTensor().backward();
+  EXPECT_EQ(replayedNodes(), 0);
 }
 
 TEST_F(FrameTest, AGraphThatNeverRunsBackwardFreesEverything) {

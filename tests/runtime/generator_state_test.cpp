@@ -65,39 +65,48 @@ TEST_F(GeneratorStateTest, AgainGivesTheSameAndMovesNothing) {
   }
 }
 
-TEST_F(GeneratorStateTest, OtherThreadsDoNotDrawInBetween) {
+TEST_F(GeneratorStateTest, OtherThreadsDrawNeitherInBetweenNorTheSame) {
+  constexpr int kThreads = 3;
+  constexpr int kDraws = 1000;
+  constexpr int kRepeatable = 100;
   at::manual_seed(4);
-  const at::Tensor stream = at::empty({60000}).uniform_(0, 1);
+  const at::Tensor stream = at::empty({kThreads * kDraws + 8 * kRepeatable}).uniform_(0, 1);
   at::manual_seed(4);
-  std::atomic<bool> stop{false};
+  std::vector<Tensors> drawn(kThreads + 1);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([&] {
-      for (int k = 0; k < 1000 && !stop; ++k) {
-        at::empty({1}).uniform_(0, 1);
-        std::this_thread::yield();
+  std::atomic<bool> started{false};
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      while (!started) {
+      }
+      for (int k = 0; k < kDraws; ++k) {
+        drawn[i].push_back(at::empty({1}).uniform_(0, 1));
       }
     });
   }
-  for (int i = 0; i < 50; ++i) {
+  started = true;
+  for (int i = 0; i < kRepeatable; ++i) {
     at::Tensor parts[2];
     const RepeatableDraw repeatable(at::kCPU, [&](at::Generator g) {
       parts[0] = at::empty({4}).uniform_(0, 1, g);
       std::this_thread::yield();
       parts[1] = at::empty({4}).uniform_(0, 1, g);
     });
-    const at::Tensor drawn = at::cat({parts[0], parts[1]});
-    // Eight neighbours of the one stream.
-    const at::Tensor starts = at::nonzero(stream.narrow(0, 0, 59990).eq(drawn[0])).view(-1);
-    bool found = false;
-    for (int64_t s = 0; s < starts.numel(); ++s) {
-      found |= at::equal(stream.narrow(0, starts[s].item<int64_t>(), 8), drawn);
-    }
-    EXPECT_TRUE(found) << i;
+    drawn[kThreads].push_back(at::cat({parts[0], parts[1]}));
   }
-  stop = true;
   for (auto& thread : threads) {
     thread.join();
+  }
+  // All numbers of all threads are those of the one stream, each of them once ...
+  Tensors all;
+  for (const Tensors& of_thread : drawn) {
+    all.insert(all.end(), of_thread.begin(), of_thread.end());
+  }
+  EXPECT_TRUE(at::equal(std::get<0>(at::cat(all).sort()), std::get<0>(stream.sort())));
+  // ... and those of one draw are neighbours.
+  const at::Tensor eights = stream.unfold(0, 8, 1);
+  for (const at::Tensor& draw : drawn[kThreads]) {
+    EXPECT_TRUE(eights.eq(draw).all(1).any().item<bool>());
   }
 }
 

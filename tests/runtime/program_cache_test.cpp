@@ -43,6 +43,14 @@ TEST_F(ProgramCacheTest, ModulesThatDieMakeRoomForOthersAtTheirAddresses) {
   }
 }
 
+TEST_F(ProgramCacheTest, AnotherOwnersFunctionAtTheSameAddressIsCompiledAnew) {
+  const Module remat = optimized(scaled(2.0));
+  const auto first = cached(remat);
+  const Module other("Other");
+  auto& function = remat.get_method(ir::regionMethod(remat, "forward")).function();
+  EXPECT_NE(runtime::programOf(function, other._ivalue()->compilation_unit()), first);
+}
+
 TEST_F(ProgramCacheTest, AFrameOutlivesItsModule) {
   const at::Tensor x = randomTensor({4}, true);
   at::Tensor y;

@@ -264,9 +264,13 @@ def forward(self, x: Tensor, n: int) -> Tensor:
     h = torch.tanh(x @ self.w)
     pair = (torch.sigmoid(h), torch.exp(h))
     rows = torch.unbind(torch.gelu(h))
+    pairs = [(torch.sin(h), h), (torch.cos(h), rows[0])]
+    if n > 2:
+        pair = (pair[1], pair[0])
     y = h
     for i in range(n):
         y = torch.tanh(y * pair[0] + pair[1] * rows[i])
+        y = y * pairs[0][0] + pairs[1][0] * y * pairs[1][1]
     return torch.sigmoid(y) @ self.w
 )",
                                    {{"w", randomTensor({8, 8})}});
@@ -287,6 +291,18 @@ def forward(self, x: Tensor, n: int) -> Tensor:
     return torch.sigmoid(y)
 )");
   expectTrainsAlike(module, {randomTensor({6, 8}, true), 2});
+}
+
+TEST_F(ReplayTest, ALoopThatSavesAValueInAnotherDtypeKeepsIt) {
+  const Module module = makeModule(R"(
+def forward(self, x: Tensor, n: int) -> Tensor:
+    h = torch.tanh(x)
+    y = torch.view_as_complex(torch.sigmoid(h))
+    for i in range(n):
+        y = y * torch.view_as_complex(h)
+    return torch.sigmoid(torch.view_as_real(y))
+)");
+  expectTrainsAlike(module, {randomTensor({6, 2}, true), 2});
 }
 
 TEST_F(ReplayTest, NoGradBlocksAreOpaque) {
