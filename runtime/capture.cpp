@@ -222,6 +222,14 @@ void CaptureScope::end() {
   }
 }
 
+std::vector<at::Tensor> CaptureScope::discard() {
+  std::vector<at::Tensor> noted;
+  for (SlotHooks* slot : slots_) {
+    noted.push_back(std::move(slot->noted_));
+  }
+  return noted;
+}
+
 CapturePause::CapturePause() : paused_(t_scope) { t_scope = nullptr; }
 CapturePause::~CapturePause() { t_scope = paused_; }
 

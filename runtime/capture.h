@@ -96,6 +96,9 @@ class CaptureScope {
   void end();
   /// In the order in which they were saved, without those that are gone already.
   const std::vector<SlotHooks*>& slots() const { return slots_; }
+  /// Forgets what was noted: of a graph that is about to be thrown away. The result, which may hold
+  /// that graph, goes before the scope does.
+  std::vector<at::Tensor> discard();
 
  private:
   friend class SlotHooks;

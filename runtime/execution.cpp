@@ -110,6 +110,7 @@ void Execution::runCall(int32_t index) {
   if (capture_) {
     if (frame_ != nullptr && node.recomputable) {
       holdBoundaries(node);
+      keepGradientFlags(index, inputs);
     }
     CaptureScope scope;
     outputs = call(index, std::move(inputs));
@@ -214,6 +215,18 @@ void Execution::holdBoundaries(const ProgramNode& node) {
       frame_->holdBoundary(value, content(input));
     }
   }
+}
+
+void Execution::keepGradientFlags(int32_t index, const std::vector<c10::IValue>& inputs) {
+  if (!program_->nodes[index].kernel_by_gradients) {
+    return;
+  }
+  std::vector<bool> flags;
+  for (const c10::IValue& input : inputs) {
+    forEachTensor(
+        input, [&](const at::Tensor& tensor, int32_t) { flags.push_back(tensor.requires_grad()); });
+  }
+  frame_->keepGradientFlags(index, std::move(flags));
 }
 
 void Execution::drop(int32_t value) {

@@ -66,6 +66,7 @@ class Execution {
   Match match(const ProgramNode& node, const at::Tensor& saved) const;
   void bind(int32_t value, const c10::IValue& content);
   void holdBoundaries(const ProgramNode& node);
+  void keepGradientFlags(int32_t index, const std::vector<c10::IValue>& inputs);
   void drop(int32_t value);
   int32_t resolve(int32_t value) const { return redirect_[value] < 0 ? value : redirect_[value]; }
   const c10::IValue& content(int32_t value) const {

@@ -53,6 +53,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
     statistics_[node] = std::move(copies);
   }
 
+  /// Which tensors among the inputs of `node` required gradients, in forEachTensor's order.
+  void keepGradientFlags(int32_t node, std::vector<bool> flags) {
+    gradient_flags_[node] = std::move(flags);
+  }
+
   // --- Handles ---
 
   void addHandle(int32_t value);
@@ -85,6 +90,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<int32_t> redirect_;                                       ///< by value id; -1: itself
   std::unordered_map<int32_t, std::unique_ptr<RepeatableDraw>> draws_;  ///< by node id
   std::unordered_map<int32_t, std::vector<c10::IValue>> statistics_;    ///< by node id
+  std::unordered_map<int32_t, std::vector<bool>> gradient_flags_;       ///< by node id
 
   std::mutex mutex_;
   std::condition_variable computed_;

@@ -50,19 +50,45 @@ std::string describe(const Node& node) {
   return location.source.empty() ? text : text + " (" + location.source + ")";
 }
 
-/// Whether `value` is a list that no mark can be on (of tuples, of lists, of optional tensors) and
-/// that somebody may write, or hand on to who does: made again it would be the list as it was
-/// before. The verifier speaks of what can be marked only.
-bool isWritableUnmarkedList(const Value& value) {
+/// Whether no mark can be on `value` though it holds tensors: a tuple, an optional tensor, a list
+/// of such or of lists. The verifier and plans speak of what can be marked only.
+bool isUnmarkable(const Value& value) {
   const auto* list = value.type()->castRaw<c10::ListType>();
-  if (list == nullptr || !ir::holdsTensors(*list) ||
-      list->getElementType()->kind() == c10::TypeKind::TensorType) {
-    return false;
+  const c10::Type& held = list != nullptr ? *list->getElementType() : *value.type();
+  return ir::holdsTensors(held) && held.kind() != c10::TypeKind::TensorType;
+}
+
+/// Whether `value` is a list that somebody may write, or hand on to who does: made again it would
+/// be the list as it was before.
+bool isWritableList(const Value& value) {
+  return value.type()->kind() == c10::TypeKind::ListType &&
+         std::any_of(value.uses().begin(), value.uses().end(), [](const torch::jit::Use& use) {
+           const auto* schema = use.user->maybeSchema();
+           return !use.user->kind().is_aten() || schema == nullptr || schema->is_mutable();
+         });
+}
+
+/// Whether `node` only puts values into containers or takes them out.
+bool onlyRearranges(const Node& node) {
+  return node.kind().is_prim() || node.kind() == c10::aten::__getitem__;
+}
+
+/// Ops that look at whether gradients are on, or required of an input, and then take another
+/// kernel, which rounds differently: oneDNN's LSTM; attention, whose mask may require them; matmul,
+/// which folds a batch or does not.
+bool choosesKernelByGradients(const Node& node) {
+  switch (node.kind()) {
+    case c10::aten::lstm:
+    case c10::aten::gru:
+    case c10::aten::rnn_tanh:
+    case c10::aten::rnn_relu:
+    case c10::aten::matmul:
+    case c10::aten::linear:
+    case c10::aten::scaled_dot_product_attention:
+      return true;
+    default:
+      return false;
   }
-  return std::any_of(value.uses().begin(), value.uses().end(), [](const torch::jit::Use& use) {
-    const auto* schema = use.user->maybeSchema();
-    return !use.user->kind().is_aten() || schema == nullptr || schema->is_mutable();
-  });
 }
 
 /// What nodes read from outside of themselves, in the order of first use.
@@ -236,6 +262,7 @@ class Compiler {
     if (node->kind() == c10::aten::batch_norm || node->kind() == c10::aten::instance_norm) {
       out.hidden_state = HiddenState::kRunningStatistics;
     }
+    out.kernel_by_gradients = choosesKernelByGradients(*node);
     if (node->kind() == c10::prim::GetAttr) {
       out.is_get_attribute = true;
       out.attribute = node->s(c10::attr::name);
@@ -309,8 +336,9 @@ class Compiler {
     for (size_t v = 0; v < p.valueCount(); ++v) {
       const int32_t producer = p.producer[v];
       const bool from_branch = producer >= 0 && p.nodes[producer].form == NodeForm::kBranch;
+      const Value& value = *order_.values[v];
       if (p.tensor[v] == 0 || producer < 0 || (!from_branch && !p.nodes[producer].replayable) ||
-          isWritableUnmarkedList(*order_.values[v])) {
+          (isUnmarkable(value) && (isWritableList(value) || !onlyRearranges(*value.node())))) {
         p.kept[v] = 1;
       }
     }

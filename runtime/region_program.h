@@ -37,6 +37,7 @@ struct ProgramNode {
   bool is_mark = false;  ///< remat::keep: nothing to run
   bool is_dropout_mask = false;
   HiddenState hidden_state = HiddenState::kNone;
+  bool kernel_by_gradients = false;  ///< computes otherwise where nothing requires gradients
   std::vector<int32_t> inputs;
   std::vector<int32_t> replay_inputs;  ///< distinct, without constants and hidden state
   std::vector<int32_t> outputs;

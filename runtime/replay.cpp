@@ -14,6 +14,7 @@
 #include "runtime/node_call.h"
 #include "runtime/session.h"
 #include "runtime/statistics.h"
+#include "runtime/tensors.h"
 
 namespace remat::runtime {
 
@@ -219,6 +220,38 @@ std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
   return inputs;
 }
 
+namespace {
+
+/// Runs a node as the forward did, gradients on and required of the same inputs, and throws the
+/// graph away.
+std::vector<c10::IValue> callWithGradients(const ProgramNode& called,
+                                           const std::vector<c10::IValue>& inputs,
+                                           const std::vector<bool>& required) {
+  size_t next = 0;
+  std::vector<c10::IValue> leaves;
+  leaves.reserve(inputs.size());
+  for (const c10::IValue& input : inputs) {
+    leaves.push_back(mapTensors(input, [&](const at::Tensor& tensor) {
+      return required.at(next++) ? tensor.detach().set_requires_grad(true) : tensor;
+    }));
+  }
+  // What this graph saves is nobody's business, hooks of the caller's least of all.
+  CaptureScope scope;
+  std::vector<c10::IValue> outputs;
+  {
+    const c10::AutoGradMode gradients(true);
+    outputs = callNode(called, std::move(leaves));
+  }
+  scope.end();
+  scope.discard();
+  for (c10::IValue& output : outputs) {
+    output = mapTensors(output, [](const at::Tensor& tensor) { return tensor.detach(); });
+  }
+  return outputs;
+}
+
+}  // namespace
+
 std::vector<c10::IValue> Materialization::execute(int32_t node,
                                                   std::vector<c10::IValue> inputs) const {
   const ProgramNode& called = frame_.program().nodes[node];
@@ -242,7 +275,9 @@ std::vector<c10::IValue> Materialization::execute(int32_t node,
       }
       return {mask};
     }
-    return callNode(called, std::move(inputs));
+    const auto flags = frame_.gradient_flags_.find(node);
+    return flags == frame_.gradient_flags_.end() ? callNode(called, std::move(inputs))
+                                                 : callWithGradients(called, inputs, flags->second);
   } catch (c10::Error& error) {
     error.add_context("while Remat recomputed " + called.where);
     throw;

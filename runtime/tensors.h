@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/ivalue_inl.h>
+
+#include <vector>
 
 namespace remat::runtime {
 
@@ -36,6 +39,30 @@ void forEachTensor(const c10::IValue& value, const Visit& visit, int32_t element
       ++position;
     }
   }
+}
+
+/// `value` with `change(tensor)` in the place of each tensor that forEachTensor visits.
+template <typename Change>
+c10::IValue mapTensors(const c10::IValue& value, const Change& change) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return tensor.defined() && tensor.has_storage() ? c10::IValue(change(tensor)) : value;
+  }
+  if (value.isTuple()) {
+    std::vector<c10::IValue> elements;
+    for (const c10::IValue& inner : value.toTupleRef().elements()) {
+      elements.push_back(mapTensors(inner, change));
+    }
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+  if (!value.isList() || value.isIntList()) {
+    return value;
+  }
+  c10::impl::GenericList elements(value.toList().elementType());
+  for (const c10::IValue& inner : value.toListRef()) {
+    elements.push_back(mapTensors(inner, change));
+  }
+  return elements;
 }
 
 /// The tensor that `forEachTensor` visited as `element` of `value`; not for kNested.

@@ -14,18 +14,20 @@ namespace {
 
 class GeneratorStateTest : public RuntimeTest {};
 
-using Draw = std::function<at::Tensor(std::optional<at::Generator>)>;
+using Draw = std::function<at::Tensor(const std::optional<at::Generator>&)>;
 
 /// Draws of every kind: with and without a normal number left over in the generator.
 std::vector<Draw> draws() {
   return {
-      [](std::optional<at::Generator> g) { return at::empty({7}).bernoulli_(0.3, g); },
-      [](std::optional<at::Generator> g) { return at::empty({1000}).bernoulli_(0.3, g); },
-      [](std::optional<at::Generator> g) { return at::empty({5}).uniform_(0, 1, g); },
-      [](std::optional<at::Generator> g) { return at::empty({3}).normal_(0, 1, g); },
-      [](std::optional<at::Generator> g) { return at::empty({3}, at::kDouble).normal_(0, 1, g); },
-      [](std::optional<at::Generator> g) { return at::empty({64}).normal_(0, 1, g); },
-      [](std::optional<at::Generator> g) { return at::empty({6}).exponential_(1, g); },
+      [](const std::optional<at::Generator>& g) { return at::empty({7}).bernoulli_(0.3, g); },
+      [](const std::optional<at::Generator>& g) { return at::empty({1000}).bernoulli_(0.3, g); },
+      [](const std::optional<at::Generator>& g) { return at::empty({5}).uniform_(0, 1, g); },
+      [](const std::optional<at::Generator>& g) { return at::empty({3}).normal_(0, 1, g); },
+      [](const std::optional<at::Generator>& g) {
+        return at::empty({3}, at::kDouble).normal_(0, 1, g);
+      },
+      [](const std::optional<at::Generator>& g) { return at::empty({64}).normal_(0, 1, g); },
+      [](const std::optional<at::Generator>& g) { return at::empty({6}).exponential_(1, g); },
   };
 }
 
@@ -74,6 +76,7 @@ TEST_F(GeneratorStateTest, OtherThreadsDrawNeitherInBetweenNorTheSame) {
   at::manual_seed(4);
   std::vector<Tensors> drawn(kThreads + 1);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<bool> started{false};
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {

@@ -60,7 +60,7 @@ TEST_F(ProgramCacheTest, AFrameOutlivesItsModule) {
   }
   cached(optimized(scaled(1.0)));  // drops what has expired
   y.sum().backward();
-  const at::Tensor gradient = x.grad();
+  const at::Tensor gradient = x.grad().clone();
   x.mutable_grad() = at::Tensor();
   (x.tanh() * 3.0).sigmoid().sum().backward();
   expectSame({x.grad()}, {gradient}, "gradient");
@@ -80,6 +80,7 @@ TEST_F(ProgramCacheTest, ThreadsMayMeetAtTheFirstCall) {
     const at::Tensor x = randomTensor({4}, true);
     std::vector<std::thread> threads;
     std::vector<Tensors> gradients(4);
+    threads.reserve(gradients.size());
     for (auto& result : gradients) {
       threads.emplace_back(
           [&] { result = torch::autograd::grad({remat.forward({x}).toTensor().sum()}, {x}); });

@@ -82,6 +82,39 @@ TEST_F(ReplayTest, SecondDerivativesEqualThePlainModules) {
   }
 }
 
+TEST_F(ReplayTest, KernelsThatDependOnGradientsAreChosenAsInTheForward) {
+  // oneDNN's LSTM rounds differently with gradients off, attention where its mask requires none.
+  const Module lstm = makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.tanh(x)
+    out, hn, cn = torch.lstm(h, [self.h, self.c], [self.wi, self.wh, self.bi, self.bh], True, 1,
+                             0.0, True, False, False)
+    return torch.tanh(torch.sin(out)) + cn
+)",
+                                 {{"h", randomTensor({1, 3, 8})},
+                                  {"c", randomTensor({1, 3, 8})},
+                                  {"wi", randomTensor({32, 8})},
+                                  {"wh", randomTensor({32, 8})},
+                                  {"bi", randomTensor({32})},
+                                  {"bh", randomTensor({32})}});
+  expectTrainsAlike(lstm, {randomTensor({5, 3, 8}, true)});
+  const Module attention = makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    q = torch.sin(x)
+    y = torch.scaled_dot_product_attention(q, torch.cos(q), q, torch.sin(self.bias), 0.0, False)
+    return torch.tanh(torch.sin(y) * 2.0)
+)",
+                                      {{"bias", randomTensor({2, 2, 33, 33})}});
+  const std::vector<IValue> inputs{randomTensor({2, 2, 33, 16}, true)};
+  expectTrainsAlike(attention, inputs);
+  // Nothing of the graphs that are thrown away is left.
+  Module remat = optimized(attention);
+  step(remat, inputs);
+  const int64_t before = liveBytes();
+  step(remat, inputs);
+  EXPECT_EQ(liveBytes(), before);
+}
+
 TEST_F(ReplayTest, BackwardDrivenFromAnotherThread) {
   Module plain = mixed();
   Module remat = optimized(plain);
@@ -103,6 +136,7 @@ TEST_F(ReplayTest, SeveralBackwardsOfOneGraphAtOnce) {
   const at::Tensor loss = remat.forward({x}).toTensor().sum();
   std::vector<Tensors> actual(4);
   std::vector<std::thread> threads;
+  threads.reserve(actual.size());
   for (auto& result : actual) {
     threads.emplace_back([&] {
       for (int i = 0; i < 10; ++i) {
@@ -153,6 +187,7 @@ def forward(self, x: Tensor) -> Tensor:
     std::atomic<int> ready{0};
     std::vector<std::vector<IValue>> made(kThreads);
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         ready++;
@@ -303,6 +338,21 @@ def forward(self, x: Tensor, n: int) -> Tensor:
     return torch.sigmoid(torch.view_as_real(y))
 )");
   expectTrainsAlike(module, {randomTensor({6, 2}, true), 2});
+}
+
+TEST_F(ReplayTest, ABackwardInsideOfARegionIsNotRunAgain) {
+  // Its result is a list of optional tensors, which no plan can mark.
+  const Module module = makeModule(R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.tanh(x @ self.w)
+    gradient = torch.autograd.grad([torch.sigmoid(h).sum()], [x], create_graph=True)[0]
+    if gradient is None:
+        return h
+    else:
+        return torch.sigmoid(torch.tanh(gradient * h) * 2.0)
+)",
+                                   {{"w", randomTensor({8, 8})}});
+  expectTrainsAlike(module, {randomTensor({6, 8}, true)});
 }
 
 TEST_F(ReplayTest, NoGradBlocksAreOpaque) {
