@@ -126,6 +126,7 @@ std::string toJson(const Annotations& annotations) {
                     {"method", utf8(annotations.method)},
                     {"inputs", utf8(annotations.inputs)},
                     {"device", utf8(annotations.device)},
+                    {"loss", utf8(annotations.loss)},
                     {"budget", annotations.budget},
                     {"original_peak", annotations.original_peak},
                     {"predicted_peak", annotations.predicted_peak},
@@ -151,6 +152,7 @@ Annotations annotationsFromJson(const std::string& text) {
   annotations.method = root.string("method");
   annotations.inputs = root.string("inputs");
   annotations.device = root.string("device");
+  annotations.loss = root.string("loss");
   annotations.budget = root.bytes("budget");
   annotations.original_peak = root.bytes("original_peak");
   annotations.predicted_peak = root.bytes("predicted_peak");

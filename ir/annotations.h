@@ -22,6 +22,7 @@ struct Annotations {
   std::string method;
   std::string inputs;  ///< the sample inputs that were planned for
   std::string device;
+  std::string loss;                         ///< of the step that was planned for, see lossName
   int64_t budget = 0;                       ///< bytes of the step peak
   int64_t original_peak = 0;                ///< bytes, measured
   int64_t predicted_peak = 0;               ///< bytes, by the simulator

@@ -111,8 +111,8 @@ class Printer {
   std::string summary() const {
     if (annotations_ == nullptr) return {};
     const auto line = [](const char* what, const std::pair<int, int64_t>& sum) {
-      return std::string("# ") + what + ": " + std::to_string(sum.first) + " values, " +
-             formatBytes(sum.second) + "\n";
+      return std::string("# ") + what + ": " + std::to_string(sum.first) +
+             (sum.first == 1 ? " value, " : " values, ") + formatBytes(sum.second) + "\n";
     };
     return line("kept", kept_) + line("recomputed", recomputed_);
   }

@@ -244,6 +244,20 @@ std::vector<SlotProfile> readSlots(const json::Array& rows, size_t nodes, size_t
   return slots;
 }
 
+/// The entry is there in extrapolated profiles only.
+std::vector<int64_t> readBatches(const json::Value* entry) {
+  std::vector<int64_t> batches;
+  if (entry == nullptr) return batches;
+  const json::Array* sizes = entry->getAsArray();
+  if (sizes == nullptr || sizes->size() != 2) fail("'extrapolated_from'", "expected two batches");
+  for (const json::Value& size : *sizes) {
+    const auto batch = size.getAsInteger();
+    if (!batch || *batch < 1) fail("'extrapolated_from'", "a batch is no number from 1 up");
+    batches.push_back(*batch);
+  }
+  return batches;
+}
+
 }  // namespace
 
 double Profile::forwardSeconds() const {
@@ -270,21 +284,24 @@ std::string toJson(const Profile& profile) {
     backward.push_back(json::Object{
         {"node", step.node}, {"seconds", step.seconds}, {"events", eventList(step.events)}});
   }
-  json::Value root = json::Object{{"remat_profile", Profile::kVersion},
-                                  {"graph_hash", text(profile.graph_hash)},
-                                  {"device", text(profile.device)},
-                                  {"inputs", text(profile.inputs)},
-                                  {"peak_bytes", profile.peak_bytes},
-                                  {"baseline_peak_bytes", profile.baseline_peak_bytes},
-                                  {"step_seconds", profile.step_seconds},
-                                  {"nodes", std::move(nodes)},
-                                  {"values", std::move(values)},
-                                  {"storages", std::move(storages)},
-                                  {"slots", std::move(slots)},
-                                  {"backward", std::move(backward)}};
+  json::Object root{{"remat_profile", Profile::kVersion},
+                    {"graph_hash", text(profile.graph_hash)},
+                    {"device", text(profile.device)},
+                    {"inputs", text(profile.inputs)},
+                    {"peak_bytes", profile.peak_bytes},
+                    {"baseline_peak_bytes", profile.baseline_peak_bytes},
+                    {"step_seconds", profile.step_seconds},
+                    {"nodes", std::move(nodes)},
+                    {"values", std::move(values)},
+                    {"storages", std::move(storages)},
+                    {"slots", std::move(slots)},
+                    {"backward", std::move(backward)}};
+  if (!profile.extrapolated_from.empty()) {
+    root["extrapolated_from"] = json::Array(profile.extrapolated_from);
+  }
   std::string out;
   llvm::raw_string_ostream stream(out);
-  stream << root;
+  stream << json::Value(std::move(root));
   return stream.str();
 }
 
@@ -307,6 +324,7 @@ Profile profileFromJson(const std::string& text) {
   profile.peak_bytes = root.bytes("peak_bytes");
   profile.baseline_peak_bytes = root.bytes("baseline_peak_bytes");
   profile.step_seconds = root.seconds("step_seconds");
+  profile.extrapolated_from = readBatches(parsed->getAsObject()->get("extrapolated_from"));
 
   const json::Array& nodes = root.array("nodes");
   const json::Array& values = root.array("values");

@@ -87,6 +87,9 @@ struct Profile {
   int64_t baseline_peak_bytes =
       0;                    ///< the unrewritten model's step peak, measured; 0: not measured
   double step_seconds = 0;  ///< fastest step
+  /// The two batch sizes that were recorded, where all of the above and below was extrapolated from
+  /// them; empty where it was measured.
+  std::vector<int64_t> extrapolated_from;
   std::vector<NodeProfile> nodes;
   std::vector<ValueProfile> values;
   std::vector<StorageProfile> storages;

@@ -2,7 +2,6 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "ir/outline.h"
 #include "ir/verifier.h"
@@ -13,6 +12,7 @@
 #include "passes/prepare.h"
 #include "passes/remat.h"
 #include "passes/training_step.h"
+#include "passes/value_tensors.h"
 #include "runtime/memory_statistics.h"
 #include "runtime/recording.h"
 
@@ -79,19 +79,6 @@ ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, T
   return profile;
 }
 
-std::string describe(const std::vector<c10::IValue>& inputs) {
-  std::ostringstream text;
-  for (const c10::IValue& input : inputs) {
-    text << (text.tellp() > 0 ? ", " : "");
-    if (input.isTensor() && input.toTensor().defined()) {
-      text << c10::toString(input.toTensor().scalar_type()) << input.toTensor().sizes();
-    } else {
-      text << input.tagKind();
-    }
-  }
-  return text.str();
-}
-
 ir::Profile reuse(const std::string& json, const std::string& graph_hash) {
   ir::Profile profile;
   try {
@@ -114,7 +101,7 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
   ir::Profile profile = record(analysis.prepared, *analysis.graph, step, state, options);
   profile.graph_hash = graphHash(*analysis.graph);
   profile.device = options.step.device;
-  profile.inputs = describe(inputs);
+  profile.inputs = describeInputs(inputs);
   profile.baseline_peak_bytes = baseline;
   return profile;
 }
@@ -140,7 +127,7 @@ ir::Profile profileTwoBatches(const Analysis& analysis, const std::vector<c10::I
          profileInputs(analysis, firstOfBatch(inputs, options.batch_dim, batch, size), options)});
   }
   ir::Profile profile = extrapolate(profiles[0], profiles[1], batch);
-  profile.inputs = describe(inputs);
+  profile.inputs = describeInputs(inputs);
   return profile;
 }
 

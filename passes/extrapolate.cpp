@@ -87,6 +87,7 @@ ir::Profile extrapolate(const BatchProfile& first, const BatchProfile& second, i
   result.peak_bytes = line.at(other.peak_bytes, result.peak_bytes);
   result.baseline_peak_bytes = line.at(other.baseline_peak_bytes, result.baseline_peak_bytes);
   result.step_seconds = line.seconds(other.step_seconds, result.step_seconds);
+  result.extrapolated_from = {first.batch, second.batch};
   return result;
 }
 

@@ -5,10 +5,12 @@
 #include <llvm/Support/xxhash.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include "ir/dump.h"
+
 namespace remat {
 
 std::string graphHash(const torch::jit::Graph& graph) {
-  const std::string text = graph.toString(/*print_source_locations=*/false);
+  const std::string text = ir::dumpGraph(graph);
   std::string digits;
   llvm::raw_string_ostream(digits) << llvm::format_hex_no_prefix(llvm::xxHash64(text), 16);
   return digits;

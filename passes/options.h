@@ -23,6 +23,9 @@ struct StepOptions {
   uint64_t seed = 0;  ///< of the gradients, the targets and the step itself
 };
 
+/// `random gradients` or `cross_entropy`.
+std::string lossName(StepOptions::Loss loss);
+
 struct OptimizeOptions {
   std::string method = "forward";
   Budget budget;

@@ -23,7 +23,7 @@ namespace {
 constexpr int kAttempts = 3;
 constexpr int kOverheadSteps = 12;
 
-PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
+PlanningInput planningInput(const Analysis& analysis) {
   PlanningInput input;
   input.profile = analysis.profile;
   input.replayable = analysis.replayable;
@@ -76,8 +76,8 @@ ir::Plan choosePlan(Planner& planner, const Budget& budget, const Analysis& anal
 }
 
 std::string sentence(const OptimizeOptions& options, int64_t reachable, int64_t budget) {
-  return "the budget of " + ir::formatBytes(budget) +
-         " can't be met: the lowest reachable peak of " + options.method + " is " +
+  return "the budget of " + ir::formatBytes(budget) + " (" + std::to_string(budget) +
+         " bytes) can't be met: the lowest reachable peak of " + options.method + " is " +
          ir::formatBytes(reachable) + " (" + std::to_string(reachable) +
          " bytes), predicted; ask for that much or --budget min, or use a smaller batch";
 }
@@ -132,7 +132,7 @@ std::string dumpOriginal(const Analysis& analysis, const std::string& method) {
 
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options) {
-  Planner planner(planningInput(analysis, options));
+  Planner planner(planningInput(analysis));
   std::vector<ir::Plan> plans;
   plans.reserve(budgets.size() + 1);
   for (const Budget& budget : budgets) {
@@ -140,10 +140,6 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
   }
   plans.push_back(planner.minimum());
   return plans;
-}
-
-ir::Plan planMinimum(const Analysis& analysis, const OptimizeOptions& options) {
-  return Planner(planningInput(analysis, options)).minimum();
 }
 
 OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
@@ -155,7 +151,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     }
   };
   Analysis analysis = analyze(module, inputs, options);
-  const PlanningInput input = planningInput(analysis, options);
+  const PlanningInput input = planningInput(analysis);
   Planner planner(input);
   OptimizeResult result;
   result.original_peak = analysis.original_peak;
@@ -184,7 +180,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     result.module = rewritten.module;
     result.annotations.values = valueNotes(input, result.plan, result.remarks);
     result.after_ir = ir::dumpGraph(*rewritten.region, &result.annotations);
-    if (!options.measure || !options.profile_batches.empty()) {
+    if (!options.measure || !analysis.profile.extrapolated_from.empty()) {
       break;
     }
     say("measuring the result");
@@ -213,6 +209,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   result.annotations.method = options.method;
   result.annotations.inputs = analysis.profile.inputs;
   result.annotations.device = analysis.profile.device;
+  result.annotations.loss = lossName(options.step.loss);
   result.annotations.budget = result.plan.budget;
   result.annotations.original_peak = analysis.original_peak;
   result.annotations.predicted_peak = result.plan.predicted_peak;

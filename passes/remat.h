@@ -49,8 +49,6 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
 /// peak.
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options);
-/// The smallest reachable peak's plan.
-ir::Plan planMinimum(const Analysis& analysis, const OptimizeOptions& options);
 
 struct OptimizeResult {
   bool changed = false;          ///< false: nothing to gain, `module` is the model as it was

@@ -16,6 +16,11 @@
 #include "passes/value_tensors.h"
 
 namespace remat {
+
+std::string lossName(StepOptions::Loss loss) {
+  return loss == StepOptions::Loss::kCrossEntropy ? "cross_entropy" : "random gradients";
+}
+
 namespace {
 
 /// A copy of `tensor` in CPU memory that runtime/memory_statistics doesn't count.

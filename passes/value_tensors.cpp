@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue_inl.h>
 
+#include <sstream>
+
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace remat {
@@ -55,6 +57,21 @@ std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values) {
     }
   }
   return copies;
+}
+
+std::string describeInputs(const std::vector<c10::IValue>& inputs) {
+  std::ostringstream text;
+  for (const c10::IValue& input : inputs) {
+    text << (text.tellp() > 0 ? ", " : "");
+    if (input.isTensor() && input.toTensor().defined()) {
+      text << c10::toString(input.toTensor().scalar_type()) << input.toTensor().sizes();
+    } else if (input.isInt() || input.isDouble() || input.isBool() || input.isString()) {
+      text << input;
+    } else {
+      text << input.tagKind();
+    }
+  }
+  return text.str();
 }
 
 }  // namespace remat

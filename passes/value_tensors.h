@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <string>
 #include <vector>
 
 namespace remat {
@@ -15,5 +16,8 @@ std::vector<at::Tensor> tensorsOf(const c10::IValue& value);
 /// A copy of `values` that shares no storage with it; which tensors require grad carries over,
 /// their history doesn't.
 std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values);
+
+/// `Float[16, 3, 224, 224], Int`: what of the inputs a plan holds for.
+std::string describeInputs(const std::vector<c10::IValue>& inputs);
 
 }  // namespace remat

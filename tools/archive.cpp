@@ -20,6 +20,9 @@ namespace {
 /// The first bytes of the file, after the checks that it can be read at all.
 std::array<char, 8> readStart(const std::string& path) {
   if (llvm::sys::fs::is_directory(path)) throw refused(path + ": is a folder; name a saved model");
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path)) {
+    throw refused(path + ": is no regular file; name a saved model");
+  }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
   if (file == nullptr) {

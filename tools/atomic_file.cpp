@@ -92,6 +92,7 @@ mode_t permissionsFor(const std::string& target) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(resolve(path_)) {
+  if (path_.empty()) throw refused("an output file has no name; name a file to write");
   struct stat existing {};
   const bool exists = ::stat(target_.c_str(), &existing) == 0;
   if (exists && S_ISDIR(existing.st_mode)) {

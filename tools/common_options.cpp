@@ -134,17 +134,26 @@ void addRunOptions(CLI::App& verb, RunOptions& options) {
 void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
   verb.add_option("--reserve", options.reserve, "Set aside from the budget, as 200MB")
       ->type_name("BYTES");
-  verb.add_option(
-          "--optimizer", options.optimizer,
-          "For --device-memory: sgd, momentum, adam, or bytes of state per parameter element")
-      ->type_name("NAME");
   verb.add_option("--allow-op", options.allow_ops,
                   "An unknown operator that may be run again, as my::op")
       ->type_name("NAME")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  auto* batches =
+      verb.add_option("--profile-batches", options.profile_batches,
+                      "For a model too big to run once as it is: record at these two smaller batch "
+                      "sizes and extrapolate; nothing is measured then. As 2,4")
+          ->type_name("A,B")
+          ->delimiter(',')
+          ->expected(2);
+  verb.add_option("--batch-dim", options.batch_dim, "The inputs' dimension that is the batch")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->needs(batches);
   verb.add_option("--profile", options.profile, "Reuse a profile instead of recording one")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(batches);
   verb.add_option("--save-profile", options.save_profile, "Write the profile, for --profile")
       ->type_name("FILE");
 }
@@ -188,6 +197,10 @@ Session openSession(const RunOptions& options) {
   session.file = loadModel(options.model, device);
   const torch::jit::Method method = methodOf(session.file, options.method);
   checkArgumentCount(session, method);
+  const auto& declared = method.function().getSchema().arguments();
+  for (size_t i = 0; i < session.inputs.size(); ++i) {
+    session.inputs[i] = typedAs(session.inputs[i], declared[i + 1].type());
+  }
   tryForward(session, method);
   return session;
 }
@@ -203,6 +216,8 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
     options.max_overhead =
         parseOption("--max-overhead", [&] { return parsePercentage(planning.max_overhead); });
   }
+  options.profile_batches = planning.profile_batches;
+  options.batch_dim = planning.batch_dim;
   if (!planning.profile.empty()) options.profile_json = readText(planning.profile);
   return options;
 }

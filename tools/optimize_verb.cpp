@@ -135,6 +135,11 @@ void printPeak(const char* name, int64_t bytes, int64_t original) {
 void printSummary(const OptimizeArguments& arguments, const OptimizeResult& result) {
   std::printf("%s: %s\n", arguments.run.model.c_str(), arguments.run.method.c_str());
   printPeak("original peak", result.original_peak, result.original_peak);
+  const std::string extrapolated = extrapolationText(result.profile);
+  if (!extrapolated.empty()) {
+    std::printf("  bytes and times are %s: nothing was measured at these inputs\n",
+                extrapolated.c_str());
+  }
   if (!result.changed) {
     std::printf("nothing to gain: %s\n%s: written as it was\n", result.reason_unchanged.c_str(),
                 arguments.output.c_str());
@@ -210,6 +215,10 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
                    "optimiser state, "
                    "gradients and the step together, as 24GiB")
       ->type_name("BYTES");
+  verb->add_option(
+          "--optimizer", arguments->planning.optimizer,
+          "For --device-memory: sgd, momentum, adam, or bytes of state per parameter element")
+      ->type_name("NAME");
   addRunOptions(*verb, arguments->run);
   addPlanningOptions(*verb, arguments->planning);
   verb->add_option("--dump-ir", arguments->dump_folder, "Write before.ir and after.ir there")

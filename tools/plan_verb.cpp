@@ -36,6 +36,8 @@ std::vector<Budget> defaultBudgets() {
 /// The memory/time curve of one model.
 struct Curve {
   int64_t original_peak = 0;
+  std::vector<int64_t> extrapolated_from;
+  std::string extrapolated;  ///< in words
   ir::Plan minimum;
   std::vector<ir::Plan>
       points;  ///< those that keep their budget, then, where it was asked for, the minimum
@@ -46,8 +48,10 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
                 const OptimizeOptions& options) {
   Curve curve;
   curve.original_peak = analysis.original_peak;
+  curve.extrapolated_from = analysis.profile.extrapolated_from;
+  curve.extrapolated = extrapolationText(analysis.profile);
   const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
-  curve.minimum = plans.size() > budgets.size() ? plans.back() : planMinimum(analysis, options);
+  curve.minimum = plans.back();
   curve.minimum.budget = curve.minimum.predicted_peak;
   for (size_t i = 0; i < budgets.size(); ++i) {
     const ir::Plan& plan = plans.at(i);
@@ -73,15 +77,20 @@ llvm::json::Value toJson(const Curve& curve) {
                                         {"recomputed", plan.recomputed},
                                         {"planning_seconds", plan.planning_seconds}});
   }
-  return llvm::json::Object{{"original_peak", curve.original_peak},
+  llvm::json::Object object{{"original_peak", curve.original_peak},
                             {"minimum_peak", curve.minimum.predicted_peak},
                             {"points", std::move(points)}};
+  if (!curve.extrapolated_from.empty()) {
+    object["extrapolated_from"] = llvm::json::Array(curve.extrapolated_from);
+  }
+  return object;
 }
 
 void printTable(const Curve& curve) {
   std::printf("original peak %s, smallest reachable %s\n",
               ir::formatBytes(curve.original_peak).c_str(),
               ir::formatBytes(curve.minimum.predicted_peak).c_str());
+  if (!curve.extrapolated.empty()) std::printf("all of it %s\n", curve.extrapolated.c_str());
   std::printf("%12s %8s %12s %8s %12s %6s %11s %10s\n", "budget", "", "predicted", "", "recomputed",
               "kept", "recomputed", "planning");
   std::printf("%12s %8s %12s %8s %12s %6s %11s %10s\n", "", "", "peak", "", "of a forward", "",

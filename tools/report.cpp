@@ -51,6 +51,16 @@ std::string row(llvm::StringRef name, llvm::StringRef value) {
   return "<tr><th>" + escaped(name) + "</th><td>" + escaped(value) + "</td></tr>\n";
 }
 
+}  // namespace
+
+std::string extrapolationText(const ir::Profile& profile) {
+  if (profile.extrapolated_from.empty()) return "";
+  return "extrapolated from steps at batch " + std::to_string(profile.extrapolated_from[0]) +
+         " and " + std::to_string(profile.extrapolated_from[1]);
+}
+
+namespace {
+
 std::string summaryRows(const Report& report) {
   const OptimizeResult& result = *report.result;
   std::string rows = row("model", report.model) + row("output", report.output) +
@@ -60,7 +70,9 @@ std::string summaryRows(const Report& report) {
   std::snprintf(share, sizeof share, "%.1f %%", 100 * result.plan.recompute_share);
   return rows + row("budget", ir::formatBytes(result.plan.budget)) +
          row("predicted peak", ir::formatBytes(result.plan.predicted_peak)) +
-         row("measured peak", ir::formatBytes(result.measured_peak)) +
+         row("measured peak", result.measured_peak > 0
+                                  ? ir::formatBytes(result.measured_peak)
+                                  : "not measured: " + extrapolationText(result.profile)) +
          row("recomputed share of one forward", share) +
          row("storages kept", std::to_string(result.plan.kept)) +
          row("storages recomputed", std::to_string(result.plan.recomputed));
@@ -90,6 +102,9 @@ llvm::json::Value toJson(const Report& report) {
       {"planning_seconds", result.plan.planning_seconds},
       {"remarks", remarksJson(result.remarks)},
   };
+  if (!result.profile.extrapolated_from.empty()) {
+    object["extrapolated_from"] = json::Array(result.profile.extrapolated_from);
+  }
   if (!result.changed) object["reason_unchanged"] = result.reason_unchanged;
   return object;
 }

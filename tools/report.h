@@ -16,6 +16,9 @@ struct Report {
 
 llvm::json::Value toJson(const Report& report);
 
+/// `extrapolated from steps at batch 2 and 4`; empty where everything was measured.
+std::string extrapolationText(const ir::Profile& profile);
+
 /// One self-contained page: summary, remarks, the graph after.
 std::string toHtml(const Report& report);
 

@@ -69,4 +69,35 @@ std::vector<c10::IValue> loadInputs(const std::string& path, c10::Device device)
   }
 }
 
+c10::IValue typedAs(const c10::IValue& value, const c10::TypePtr& type) {
+  if (const auto* optional = type->castRaw<c10::OptionalType>()) {
+    return value.isNone() ? value : typedAs(value, optional->getElementType());
+  }
+  if (const auto* list = type->castRaw<c10::ListType>(); list != nullptr && value.isList()) {
+    c10::impl::GenericList typed(list->getElementType());
+    for (const c10::IValue& element : value.toListRef()) {
+      typed.push_back(typedAs(element, list->getElementType()));
+    }
+    return typed;
+  }
+  if (const auto* dict = type->castRaw<c10::DictType>(); dict != nullptr && value.isGenericDict()) {
+    c10::impl::GenericDict typed(dict->getKeyType(), dict->getValueType());
+    for (const auto& entry : value.toGenericDict()) {
+      typed.insert(entry.key(), typedAs(entry.value(), dict->getValueType()));
+    }
+    return typed;
+  }
+  const auto tuple = type->cast<c10::TupleType>();
+  if (tuple == nullptr || !value.isTuple() ||
+      value.toTupleRef().size() != tuple->elements().size()) {
+    return value;
+  }
+  std::vector<c10::IValue> elements;
+  for (size_t i = 0; i < tuple->elements().size(); ++i) {
+    elements.push_back(typedAs(value.toTupleRef().elements()[i], tuple->elements()[i]));
+  }
+  return tuple->schema() == nullptr ? c10::ivalue::Tuple::create(std::move(elements))
+                                    : c10::ivalue::Tuple::createNamed(std::move(elements), tuple);
+}
+
 }  // namespace remat::tools

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "ir/remark.h"
+#include "passes/value_tensors.h"
 #include "tools/common_options.h"
 #include "tools/errors.h"
 #include "tools/planning_session.h"
@@ -115,14 +116,16 @@ void printResult(const Verification& result, const ModelFile& optimized) {
               percent(result.recompute_share).c_str());
 }
 
-/// The file's own budget binds where its method was measured on the kind of device it was planned
-/// for.
+/// The file's own budget binds where what was measured is the step that it was planned for.
 void checkBudget(const VerifyArguments& arguments, const Session& session,
                  const ModelFile& optimized, const Verification& result) {
   if (!optimized.annotations || optimized.annotations->budget <= 0) return;
   const ir::Annotations& annotations = *optimized.annotations;
-  if (annotations.method != arguments.run.method || annotations.device != session.step.device)
+  if (annotations.method != arguments.run.method || annotations.device != session.step.device ||
+      annotations.inputs != describeInputs(session.inputs) ||
+      annotations.loss != lossName(session.step.loss)) {
     return;
+  }
   if (result.optimized_peak <= annotations.budget) return;
   throw ToolError(kOverBudget, optimized.path + ": the measured peak of " +
                                    ir::formatBytes(result.optimized_peak) +

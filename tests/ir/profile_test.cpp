@@ -52,6 +52,16 @@ std::string errorOf(const std::string& text) {
   return "accepted";
 }
 
+TEST(ProfileTest, SaysWhatItWasExtrapolatedFrom) {
+  Profile profile = sample();
+  EXPECT_TRUE(profileFromJson(toJson(profile)).extrapolated_from.empty());
+  profile.extrapolated_from = {2, 4};
+  const std::string text = toJson(profile);
+  EXPECT_EQ(profileFromJson(text).extrapolated_from, profile.extrapolated_from);
+  EXPECT_NE(errorOf(replaced(text, "[2,4]", "[2]")).find("extrapolated_from"), std::string::npos);
+  EXPECT_NE(errorOf(replaced(text, "[2,4]", "[2,0]")).find("extrapolated_from"), std::string::npos);
+}
+
 TEST(ProfileTest, SurvivesJson) {
   const Profile before = sample();
   const Profile after = profileFromJson(toJson(before));

@@ -1,7 +1,7 @@
 """Small models for the end-to-end tests, each with activations large enough to be worth recomputing."""
 
 import warnings
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -95,6 +95,12 @@ class NamedTupleOutput(Trunk):
         return Result(self.head(hidden), hidden)
 
 
+class ListInput(Trunk):
+    def forward(self, parts: List[Tensor], scales: Dict[str, Tensor], rest: Optional[List[int]]) -> Tensor:
+        hidden = self.layers(torch.cat(parts)) * scales["a"]
+        return self.head(hidden)
+
+
 class TwoMethods(Trunk):
     @torch.jit.export
     def encode(self, x: Tensor) -> Tensor:
@@ -120,6 +126,7 @@ def build(name: str) -> nn.Module:
         "list": ListOutput,
         "named_tuple": NamedTupleOutput,
         "two_methods": TwoMethods,
+        "list_input": ListInput,
         "linear": lambda: nn.Linear(128, 10),
     }
     return makers[name]().train()

@@ -211,6 +211,42 @@ def test_saved_inputs(tmp_path):
     remat_opt.succeed("verify", model, out, "--inputs", tmp_path / "inputs.pt")
 
 
+def test_saved_lists_and_dicts(tmp_path):
+    model, out = models.save("list_input", tmp_path / "model.pt"), tmp_path / "out.pt"
+    half = torch.randn(512, 128)
+    torch.save(([half, half + 1], {"a": torch.tensor(2.0)}, [1, 2]), tmp_path / "inputs.pt")
+    remat_opt.succeed("optimize", model, "-o", out, "--inputs", tmp_path / "inputs.pt", "--budget", "75%")
+    report = remat_opt.succeed_json("verify", model, out, "--inputs", tmp_path / "inputs.pt")
+    assert report["parity"]["gradients"] == "bitwise"
+
+
+def test_a_budget_holds_for_the_step_that_it_was_planned_for(tmp_path):
+    model, out, _ = optimize(tmp_path, "mlp")
+    assert "cross_entropy" not in remat_opt.succeed("verify", model, out, "--input", "4096x128")
+    remat_opt.succeed("verify", model, out, "--input", models.ROWS, "--loss", "cross_entropy")
+
+
+@pytest.mark.parametrize("name,sizes", [("mlp", "128,256"), ("conv_net", "2,4")])
+def test_two_batches_foretell_a_larger_one(tmp_path, name, sizes):
+    _, _, here = optimize(tmp_path, name)
+    model, out, result = optimize(
+        tmp_path, name, "script", "75%", "--profile-batches", sizes, "--save-profile", tmp_path / "profile"
+    )
+    assert result["changed"] and result["extrapolated_from"] == [int(size) for size in sizes.split(",")]
+    assert result["peak_bytes"]["measured"] == 0
+    assert abs(result["peak_bytes"]["original"] / here["peak_bytes"]["original"] - 1) < 0.05
+    report = remat_opt.succeed_json("verify", model, out, "--input", models.spec(name))
+    assert abs(report["peak_bytes"]["optimized"] / result["peak_bytes"]["predicted"] - 1) < 0.05
+    text = remat_opt.succeed(
+        "plan", model, "--input", models.spec(name), "--budget", "80%", "--profile", tmp_path / "profile"
+    )
+    assert "extrapolated from steps at batch" in text
+    error = remat_opt.fail(
+        1, "plan", model, "--input", models.spec(name), "--budget", "80%", "--profile-batches", "2,9999"
+    )
+    assert "9999" in error
+
+
 def test_input_that_requires_grad(tmp_path):
     model, out = models.save("mlp", tmp_path / "model.pt"), tmp_path / "out.pt"
     options = ("--input", models.ROWS + ":grad")
