@@ -13,8 +13,13 @@ struct Plan {
   int64_t predicted_peak = 0;    ///< bytes, by the simulator
   double recompute_seconds = 0;  ///< predicted, by the simulator
   double recompute_share = 0;    ///< recompute_seconds / Profile::forwardSeconds()
-  int32_t kept = 0;              ///< kValue storages that stay for the backward
-  int32_t recomputed = 0;        ///< kValue storages that a backward makes again
+  /// Seconds, and share, of recomputation below which no plan within the budget can be; proved by
+  /// LowerBound for plans by this profile. What the plan takes beyond is its gap.
+  double lower_bound_seconds = 0;
+  double lower_bound_share = 0;
+  int64_t peak_bound = 0;  ///< bytes; no plan's peak is lower
+  int32_t kept = 0;        ///< kValue storages that stay for the backward
+  int32_t recomputed = 0;  ///< kValue storages that a backward makes again
   double planning_seconds = 0;
 };
 

@@ -46,7 +46,7 @@ MinCut::MinCut(const SimulationModel& model) : model_(model) {
     addEdge(recomputed_[storage], replayed_[model.values[root].producer], kInfinite);
   }
   for (const SimulationModel::Slot& slot : model.slots) {
-    if (slot.value < 0 || recomputed_[slot.storage] < 0) continue;
+    if (!slot.unpacked || slot.value < 0 || recomputed_[slot.storage] < 0) continue;
     const int32_t root = model.storages[slot.storage].root;
     addEdge(kSource, available_[root], kInfinite);
     if (slot.value != root && available_[slot.value] >= 0) {

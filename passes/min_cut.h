@@ -20,7 +20,7 @@ struct CutPrices {
 /// For each value v there is a vertex "v is available in the backward", for each candidate storage
 /// s a vertex "s is recomputed", for each node n a vertex "n is replayed":
 ///
-///     source ─∞→ available(root of s)      some slot needs s
+///     source ─∞→ available(root of s)      some slot of s is unpacked
 ///     available(root of s) ─keep(s)→ recomputed(s) ─∞→ replayed(producer of s)
 ///     available(view) ─∞→ replayed(its node)
 ///     recomputed(s) ─∞→ available(view)    a slot saved s through that view, so the replay goes on

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <map>
 #include <numeric>
 
 #include "passes/cut_seeds.h"
 #include "passes/local_search.h"
+#include "passes/lower_bound.h"
 #include "passes/plan_archive.h"
 #include "passes/segment_seeds.h"
 #include "passes/simulator.h"
@@ -28,7 +30,10 @@ constexpr int kDescents = 8;
 constexpr int kMisses = 4;
 /// Longer steps get fewer evaluations, so that a plan takes about the same time.
 constexpr int64_t kUsualInstants = 1000;
+constexpr int64_t kPerDecision = 3000;
 constexpr int kCorrections = 8;
+/// A plan this close to the bound, as a share of the forward, is the best there is.
+constexpr double kTolerance = 1e-4;
 constexpr size_t kHullGuides = 10;
 constexpr size_t kNearGuides = 6;
 
@@ -40,12 +45,20 @@ class Planner::Search {
       : forward_seconds_(input.profile.forwardSeconds()),
         simulator_(input),
         cuts_(simulator_, archive_),
-        local_(simulator_, archive_, options.seed) {
+        local_(simulator_, archive_, options.seed),
+        bound_(simulator_) {
     const SimulationModel& model = simulator_.model();
     const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
-    evaluations_ = std::min(options.evaluations,
-                            options.evaluations * kUsualInstants / std::max<int64_t>(1, instants));
+    const std::vector<int32_t> decisions = simulator_.candidates();
+    evaluations_ =
+        std::min({options.evaluations, kPerDecision * static_cast<int64_t>(decisions.size()),
+                  options.evaluations * kUsualInstants / std::max<int64_t>(1, instants)});
+    bound_rounds_ = static_cast<int>(
+        std::min<int64_t>(options.bound_rounds,
+                          options.bound_rounds * kUsualInstants / std::max<int64_t>(1, instants)));
     cuts_.sweepPrices(kPriceSteps);
+    complete_ = static_cast<int32_t>(decisions.size()) <= options.exhaustive_decisions;
+    if (complete_) simulateAll(decisions);
     std::vector<std::vector<char>> hull;
     for (const auto& [peak, entry] : archive_.entries()) hull.push_back(entry.keep);
     for (size_t i = 0; i < std::min(kHullGuides, hull.size()); ++i) {
@@ -55,7 +68,7 @@ class Planner::Search {
 
   ir::Plan plan(int64_t budget) {
     const auto start = std::chrono::steady_clock::now();
-    if (simulator_.evaluate(simulator_.keepAll()).peak > budget) {
+    if (!complete_ && simulator_.evaluate(simulator_.keepAll()).peak > budget) {
       reach(budget);
       // A budget far below everything known is approached from above.
       if (archive_.lowest()->evaluation.peak <= budget * 5 / 4) improve(budget, evaluations_);
@@ -75,6 +88,16 @@ class Planner::Search {
   }
 
  private:
+  void simulateAll(const std::vector<int32_t>& decisions) {
+    std::vector<char> keep = simulator_.keepAll();
+    for (uint32_t plan = 0; plan < 1U << decisions.size(); ++plan) {
+      for (size_t i = 0; i < decisions.size(); ++i) {
+        keep[decisions[i]] = static_cast<char>((plan >> i) & 1U);
+      }
+      archive_.offer(simulator_.evaluate(keep), keep);
+    }
+  }
+
   /// Spends the evaluations on one budget: recombine what is known, disturb, descend, recombine
   /// again.
   void improve(int64_t budget, int64_t evaluations) {
@@ -82,12 +105,28 @@ class Planner::Search {
     recombine(budget);
     const int64_t share = evaluations / (kRestarts + 1);
     for (double heat : kHeats) {
+      if (isBest(budget)) return;
       const bool met = archive_.best(budget) != nullptr;
       local_.setPenalty(met ? kRelaxed : kUrgent, met ? 0 : kUrgentExcess);
       local_.anneal(start(budget), budget, share, heat);
       recombine(budget);
     }
     local_.polish(start(budget), budget, evaluations - kRestarts * share);
+  }
+
+  /// Whether the best known plan within the budget can't be beaten. The bound is found once, as
+  /// soon as there is a plan to compare with.
+  bool isBest(int64_t budget) {
+    const PlanArchive::Entry* entry = archive_.best(budget);
+    if (entry == nullptr) return false;
+    const double seconds = entry->evaluation.recompute_seconds;
+    return seconds <= boundFor(budget, seconds) + kTolerance * forward_seconds_;
+  }
+
+  double boundFor(int64_t budget, double known) {
+    const auto [found, is_new] = bounds_.try_emplace(budget, 0);
+    if (is_new) found->second = bound_.seconds(budget, known, bound_rounds_);
+    return std::min(found->second, known);
   }
 
   /// A first plan within the budget, by segments alone, in steps as long as they lead down.
@@ -155,6 +194,11 @@ class Planner::Search {
     plan.recompute_seconds = entry.evaluation.recompute_seconds;
     plan.recompute_share =
         forward_seconds_ > 0 ? entry.evaluation.recompute_seconds / forward_seconds_ : 0;
+    plan.peak_bound = bound_.peak();
+    if (plan.predicted_peak <= budget && plan.recompute_seconds > 0) {
+      plan.lower_bound_seconds = boundFor(budget, plan.recompute_seconds);
+      plan.lower_bound_share = plan.lower_bound_seconds / forward_seconds_;
+    }
     const Timeline timeline = simulator_.trace(entry.keep);
     for (const SimulationModel::Storage& storage : simulator_.model().storages) {
       const int32_t id = storage.profile_storage;
@@ -170,6 +214,10 @@ class Planner::Search {
   PlanArchive archive_;
   CutSeeds cuts_;
   LocalSearch local_;
+  LowerBound bound_;
+  std::map<int64_t, double> bounds_;  ///< by budget, seconds
+  int bound_rounds_ = 0;
+  bool complete_ = false;                ///< the archive has seen every plan
   int64_t evaluations_ = 0;              ///< per budget
   std::vector<std::vector<char>> hull_;  ///< plans of the first cuts, from low to high peaks
 };

@@ -11,9 +11,14 @@ namespace remat {
 
 struct PlannerOptions {
   /// Plans that may be simulated per budget, for a step of up to 1000 instants (Timeline); longer
-  /// steps get fewer in proportion. Work, not time, so that plans are the same on every machine.
+  /// steps get fewer in proportion, and so do those with few decisions. Work, not time, so that
+  /// plans are the same on every machine.
   int64_t evaluations = 150000;
   uint64_t seed = 1;
+  /// Up to so many decisions all plans are simulated: the result is the best in the space "each
+  /// value kept, or recomputed".
+  int32_t exhaustive_decisions = 12;
+  int bound_rounds = 3000;  ///< of LowerBound, per budget; fewer for longer steps
 };
 
 /// Chooses what to keep and what to recompute. Only the simulator judges: a plan's `predicted_peak`

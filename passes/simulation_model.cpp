@@ -280,6 +280,7 @@ struct SimulationModel::Builder {
             const bool decided = unpacked.value >= 0 && model.storages[unpacked.storage].candidate;
             if (droppedInUse(events, &event)) model.slots[slot].outlives_release = true;
             if (!decided && !model.slots[slot].outlives_release) break;
+            model.slots[slot].unpacked = true;
             emit(OpKind::kUnpack, slot, step);
             holds = true;
             break;

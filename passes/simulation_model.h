@@ -74,6 +74,7 @@ struct SimulationModel {
     int32_t value = -1;
     int32_t storage = -1;
     bool outlives_release = false;  ///< dropped by autograd while its node still computes with it
+    bool unpacked = false;          ///< some backward asks for it
   };
 
   enum class OpKind : uint8_t { kNone, kUnpack, kApplyEnd, kRelease };

@@ -50,11 +50,11 @@ void expectHonest(const PlanningInput& input, const ir::Plan& plan) {
 TEST(PlannerTest, EqualsTheExhaustiveOptimumOnSmallGraphs) {
   std::mt19937_64 random(11);
   PlannerOptions options;
-  options.evaluations = 8000;
+  options.exhaustive_decisions = 0;
   int compared = 0;
   int equal = 0;
   double gaps = 0;
-  while (compared < 600) {
+  while (compared < 4000) {
     const PlanningInput input = testing::randomProfile(random, 6 + static_cast<int>(random() % 12));
     const size_t decisions = Simulator(input).candidates().size();
     if (decisions < 4 || decisions > 12) continue;
@@ -69,6 +69,8 @@ TEST(PlannerTest, EqualsTheExhaustiveOptimumOnSmallGraphs) {
       ASSERT_LE(found.predicted_peak, budgets[i]);
       ASSERT_GE(found.recompute_seconds, optimum[i] - 1e-9);
       expectHonest(input, found);
+      EXPECT_LE(found.lower_bound_seconds, optimum[i] + 1e-9);
+      EXPECT_LE(found.peak_bound, low);
       ++compared;
       equal += found.recompute_seconds <= optimum[i] + 1e-9;
       gaps += found.recompute_seconds / std::max(optimum[i], 1e-9) - 1;
@@ -79,10 +81,22 @@ TEST(PlannerTest, EqualsTheExhaustiveOptimumOnSmallGraphs) {
   EXPECT_LE(gaps / compared, 0.003);
 }
 
+TEST(PlannerTest, SmallStepsAreSearchedCompletely) {
+  std::mt19937_64 random(29);
+  for (int trial = 0; trial < 100; ++trial) {
+    const PlanningInput input = testing::randomProfile(random, 12);
+    if (Simulator(input).candidates().size() > 12) continue;
+    const int64_t low = lowestPeak(input);
+    const ir::Plan found = plan(input, low);
+    EXPECT_EQ(found.predicted_peak, low);
+    EXPECT_NEAR(found.recompute_seconds, exhaustive(input, {low})[0], 1e-9);
+  }
+}
+
 TEST(PlannerTest, AnUnreachableBudgetGetsTheLowestPeak) {
   std::mt19937_64 random(5);
   PlannerOptions options;
-  options.evaluations = 8000;
+  options.exhaustive_decisions = 0;
   for (int trial = 0; trial < 10; ++trial) {
     const PlanningInput input = testing::randomProfile(random, 10);
     if (Simulator(input).candidates().size() > 12) continue;
