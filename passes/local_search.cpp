@@ -101,6 +101,12 @@ Evaluation LocalSearch::evaluate(double cost_limit, int64_t budget) {
   return evaluation;
 }
 
+std::vector<char> LocalSearch::anywhere() {
+  std::vector<char> keep = simulator_.keepAll();
+  for (int32_t storage : decisions_) keep[storage] = static_cast<char>(random_.below(2));
+  return keep;
+}
+
 void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot) {
   if (decisions_.empty()) return;
   keep_ = std::move(keep);

@@ -43,6 +43,9 @@ class LocalSearch {
   /// the latter.
   void setPenalty(double weight, double excess_weight);
 
+  /// A plan of random decisions.
+  std::vector<char> anywhere();
+
   /// Simulated annealing from `keep`, cooling over the given number of evaluations. `hot` is the
   /// first temperature, as a share of the time that recomputing everything takes.
   void anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot);

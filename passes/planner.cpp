@@ -21,6 +21,7 @@ constexpr int kCutRounds = 60;
 /// First temperatures of the annealings, as shares of the time that recomputing everything takes:
 /// enough to leave any plan, or just enough to rearrange one.
 constexpr double kHeats[] = {0.01, 0.2, 0.01, 0.003};
+constexpr double kHot = 0.2;
 constexpr int64_t kRestarts = std::size(kHeats);
 /// What a byte above the budget costs (LocalSearch::setPenalty) once it was met, and before.
 constexpr double kRelaxed = 6;
@@ -31,6 +32,8 @@ constexpr int kMisses = 4;
 /// Longer steps get fewer evaluations, so that a plan takes about the same time.
 constexpr int64_t kUsualInstants = 1000;
 constexpr int64_t kPerDecision = 3000;
+constexpr int64_t kFewDecisions = 32;
+constexpr int kInsistence = 6;
 constexpr int kCorrections = 8;
 /// A plan this close to the bound, as a share of the forward, is the best there is.
 constexpr double kTolerance = 1e-4;
@@ -73,6 +76,7 @@ class Planner::Search {
       // A budget far below everything known is approached from above.
       if (archive_.lowest()->evaluation.peak <= budget * 5 / 4) improve(budget, evaluations_);
       descend(budget);
+      insist(budget);
     }
     ir::Plan plan = best(budget);
     plan.planning_seconds =
@@ -148,6 +152,28 @@ class Planner::Search {
       if (before <= budget) return;
       const auto target = static_cast<int64_t>(static_cast<double>(before) * 0.97);
       improve(std::max(budget, target), evaluations_ / kDescents);
+    }
+  }
+
+  /// A budget that looks out of reach, though no proof says so, is tried from other starts: with
+  /// everything dropped, from the lowest peak with much heat, and from anywhere.
+  void insist(int64_t budget) {
+    if (archive_.best(budget) != nullptr || bound_.peak() > budget) return;
+    const bool near = archive_.lowest()->evaluation.peak <= budget * 9 / 8;
+    if (!near && evaluations_ > kFewDecisions * kPerDecision) return;
+    std::vector<char> dropped = simulator_.keepAll();
+    for (int32_t storage : simulator_.candidates()) dropped[storage] = 0;
+    local_.setPenalty(kUrgent, kUrgentExcess);
+    const std::vector<char> lowest = archive_.lowest()->keep;
+    for (int attempt = 0; attempt < kInsistence; ++attempt) {
+      const std::vector<char> start = attempt == 0   ? dropped
+                                      : attempt == 1 ? lowest
+                                                     : local_.anywhere();
+      local_.anneal(start, budget, evaluations_ / 4, kHot);
+      local_.polish(archive_.lowest()->keep, budget, evaluations_ / 4);
+      if (archive_.best(budget) == nullptr) continue;
+      local_.polish(archive_.best(budget)->keep, budget, evaluations_ / 4);
+      return;
     }
   }
 

@@ -17,7 +17,7 @@ struct PlannerOptions {
   uint64_t seed = 1;
   /// Up to so many decisions all plans are simulated: the result is the best in the space "each
   /// value kept, or recomputed".
-  int32_t exhaustive_decisions = 12;
+  int32_t exhaustive_decisions = 14;
   int bound_rounds = 3000;  ///< of LowerBound, per budget; fewer for longer steps
 };
 
