@@ -38,19 +38,27 @@ std::string str(const Remark& remark) {
   return text;
 }
 
-std::string formatBytes(int64_t bytes) {
+std::string formatBytes(int64_t bytes, Rounding rounding) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
-  double amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  // 999.5 would be printed as 1000 of the smaller unit.
-  while ((amount >= 999.5 || amount <= -999.5) && unit + 1 < kUnits.size()) {
-    amount /= 1000;
-    ++unit;
+  const bool negative = bytes < 0;
+  const int64_t amount = negative ? -bytes : bytes;
+  int64_t size = 1;  // bytes of a unit
+  for (size_t unit = 0;; ++unit, size *= 1000) {
+    // The most decimals that leave three digits, or two of kB and MB.
+    for (int decimals = unit == 0 ? 0 : unit < 3 ? 1 : 2; decimals >= 0; --decimals) {
+      const int64_t scale = decimals == 2 ? 100 : decimals == 1 ? 10 : 1;
+      const int64_t step = size / scale;
+      const int64_t more = rounding == Rounding::kNearest            ? step / 2
+                           : (rounding == Rounding::kUp) != negative ? step - 1
+                                                                     : 0;
+      const int64_t steps = amount / step + (amount % step + more) / step;
+      if (steps >= 1000 && (decimals > 0 || unit + 1 < kUnits.size())) continue;
+      std::array<char, 48> text{};
+      std::snprintf(text.data(), text.size(), "%s%.*f %s", negative ? "-" : "", decimals,
+                    static_cast<double>(steps) / static_cast<double>(scale), kUnits.at(unit));
+      return text.data();
+    }
   }
-  const bool decimal = unit > 0 && amount < 99.95 && amount > -99.95;
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), decimal ? "%.1f %s" : "%.0f %s", amount, kUnits.at(unit));
-  return text.data();
 }
 
 }  // namespace remat::ir

@@ -36,7 +36,9 @@ struct Remark {
 
 std::string str(const Remark& remark);
 
-/// `3.2 MB`; powers of ten, one decimal below 100.
-std::string formatBytes(int64_t bytes);
+enum class Rounding : uint8_t { kNearest, kUp, kDown };
+
+/// `3.2 MB`, `1.41 GB`; powers of ten, one decimal below 100, and two of GB and TB below 10.
+std::string formatBytes(int64_t bytes, Rounding rounding = Rounding::kNearest);
 
 }  // namespace remat::ir

@@ -75,13 +75,6 @@ ir::Plan choosePlan(Planner& planner, const Budget& budget, const Analysis& anal
   return planner.plan(budgetBytes(budget, analysis, options));
 }
 
-std::string sentence(const OptimizeOptions& options, int64_t reachable, int64_t budget) {
-  return "the budget of " + ir::formatBytes(budget) + " (" + std::to_string(budget) +
-         " bytes) can't be met: the lowest reachable peak of " + options.method + " is " +
-         ir::formatBytes(reachable) + " (" + std::to_string(reachable) +
-         " bytes), predicted; ask for that much or --budget min, or use a smaller batch";
-}
-
 /// Why the model is to stay as it is; empty if a rewrite is called for.
 std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& options,
                          const ir::Plan& plan) {
@@ -128,7 +121,25 @@ std::string dumpOriginal(const Analysis& analysis, const std::string& method) {
   return ir::dumpGraph(*graph);
 }
 
+std::string bytesText(int64_t bytes, ir::Rounding rounding) {
+  return ir::formatBytes(bytes, rounding) + " (" + std::to_string(bytes) + " bytes)";
+}
+
 }  // namespace
+
+std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
+                          const std::string& method) {
+  std::string list;
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    const bool last = i + 1 == budgets.size();
+    list += i == 0 ? "" : last ? " and " : ", ";
+    list += bytesText(budgets[i], ir::Rounding::kDown);
+  }
+  return std::string("the budget") + (budgets.size() == 1 ? "" : "s") + " of " + list +
+         " can't be met: the lowest reachable peak of " + method + " is " +
+         bytesText(reachable, ir::Rounding::kUp) +
+         ", predicted; ask for that much or --budget min, or use a smaller batch";
+}
 
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options) {
@@ -171,7 +182,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     }
     if (bounded && result.plan.predicted_peak > asked) {
       const int64_t reachable = std::min(result.plan.predicted_peak, analysis.original_peak);
-      throw BudgetError(sentence(options, reachable, asked), reachable);
+      throw BudgetError(budgetsMissed({asked}, reachable, options.method), reachable);
     }
     result.plan.budget = bounded ? asked : result.plan.predicted_peak;
     say("rewriting");

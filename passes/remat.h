@@ -28,6 +28,12 @@ class BudgetError : public RematError {
   int64_t minimum_peak;  ///< bytes
 };
 
+/// `the budget of 5.3 MB (5350000 bytes) can't be met: the lowest reachable peak of forward is 5.4
+/// MB (5380000 bytes), predicted; …`. Budgets are rounded down and the peak up: they never read
+/// alike.
+std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
+                          const std::string& method);
+
 /// What is known of a model before a budget is chosen.
 struct Analysis {
   torch::jit::Module prepared;  ///< own type, shares parameters and buffers with the model

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "ir/remark.h"
 #include "passes/remat.h"
@@ -10,6 +11,7 @@
 #include "tools/planning_session.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/stdout_to_stderr.h"
 #include "tools/verbs.h"
 
 namespace remat::tools {
@@ -33,15 +35,20 @@ std::vector<Budget> defaultBudgets() {
   return budgets;
 }
 
+/// One budget and the plan for it.
+struct Row {
+  ir::Plan plan;
+  bool minimum = false;  ///< the plan with the lowest peak, asked for as such
+  bool reached() const { return plan.predicted_peak <= plan.budget; }
+};
+
 /// The memory/time curve of one model.
 struct Curve {
   int64_t original_peak = 0;
   std::vector<int64_t> extrapolated_from;
   std::string extrapolated;  ///< in words
   ir::Plan minimum;
-  std::vector<ir::Plan>
-      points;  ///< those that keep their budget, then, where it was asked for, the minimum
-  std::vector<int64_t> missed;  ///< budgets that can't be met
+  std::vector<Row> rows;  ///< in the order of the budgets
 };
 
 Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bool with_minimum,
@@ -54,22 +61,18 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
   curve.minimum = plans.back();
   curve.minimum.budget = curve.minimum.predicted_peak;
   for (size_t i = 0; i < budgets.size(); ++i) {
-    const ir::Plan& plan = plans.at(i);
-    if (budgets[i].kind == Budget::Kind::kMinimum) {
-      curve.points.push_back(curve.minimum);
-    } else if (plan.predicted_peak <= plan.budget) {
-      curve.points.push_back(plan);
-    } else {
-      curve.missed.push_back(plan.budget);
-    }
+    const bool minimum = budgets[i].kind == Budget::Kind::kMinimum;
+    curve.rows.push_back({minimum ? curve.minimum : plans.at(i), minimum});
   }
-  if (with_minimum) curve.points.push_back(curve.minimum);
+  if (with_minimum) curve.rows.push_back({curve.minimum, true});
   return curve;
 }
 
 llvm::json::Value toJson(const Curve& curve) {
   llvm::json::Array points;
-  for (const ir::Plan& plan : curve.points) {
+  for (const Row& row : curve.rows) {
+    if (!row.reached()) continue;
+    const ir::Plan& plan = row.plan;
     points.push_back(llvm::json::Object{{"budget", plan.budget},
                                         {"predicted_peak", plan.predicted_peak},
                                         {"recompute_share", plan.recompute_share},
@@ -99,8 +102,18 @@ void printTable(const Curve& curve) {
     return percent(static_cast<double>(bytes) /
                    static_cast<double>(std::max<int64_t>(curve.original_peak, 1)));
   };
-  for (const ir::Plan& plan : curve.points) {
-    std::printf("%12s %8s %12s %8s %12s %6d %11d %10.2f\n", ir::formatBytes(plan.budget).c_str(),
+  std::set<int64_t> shown;
+  for (const Row& row : curve.rows) {
+    const ir::Plan& plan = row.plan;
+    if (!shown.insert(plan.budget).second) continue;  // the minimum may be a given budget, too
+    const bool minimum = row.minimum || plan.budget == curve.minimum.predicted_peak;
+    const std::string budget = (minimum ? "min " : "") + ir::formatBytes(plan.budget);
+    if (!row.reached()) {
+      std::printf("%12s %8s %12s\n", budget.c_str(), share(plan.budget).c_str(),
+                  plan.budget < curve.original_peak ? "out of reach" : "as it is");
+      continue;
+    }
+    std::printf("%12s %8s %12s %8s %12s %6d %11d %10.2f\n", budget.c_str(),
                 share(plan.budget).c_str(), ir::formatBytes(plan.predicted_peak).c_str(),
                 share(plan.predicted_peak).c_str(), percent(plan.recompute_share).c_str(),
                 plan.kept, plan.recomputed, plan.planning_seconds);
@@ -110,15 +123,17 @@ void printTable(const Curve& curve) {
 /// Given budgets that can't be met end the verb with the budget's exit code, after what can be met
 /// was printed.
 void refuseMissed(const PlanArguments& arguments, const Curve& curve) {
-  if (arguments.budgets.empty() || curve.missed.empty()) return;
-  std::string missed;
-  for (const int64_t budget : curve.missed) {
-    missed += (missed.empty() ? "" : ", ") + ir::formatBytes(budget);
+  std::vector<int64_t> missed;
+  for (const Row& row : curve.rows) {
+    const int64_t budget = row.plan.budget;
+    if (!row.reached() && budget < curve.original_peak) missed.push_back(budget);
   }
-  throw ToolError(kOverBudget, arguments.run.model + ": the budget of " + missed +
-                                   " can't be met; the smallest reachable peak is " +
-                                   ir::formatBytes(curve.minimum.predicted_peak) + " (" +
-                                   std::to_string(curve.minimum.predicted_peak) + " bytes)");
+  if (arguments.budgets.empty() || missed.empty()) return;
+  throw ToolError(
+      kOverBudget,
+      arguments.run.model + ": " +
+          budgetsMissed(missed, std::min(curve.minimum.predicted_peak, curve.original_peak),
+                        arguments.run.method));
 }
 
 int planModel(const PlanArguments& arguments) {
@@ -129,6 +144,7 @@ int planModel(const PlanArguments& arguments) {
   if (!arguments.planning.save_profile.empty()) checkWritable(arguments.planning.save_profile);
   checkDistinct({arguments.run.model}, {arguments.planning.save_profile});
 
+  StdoutToStderr model_output;
   Progress progress;
   progress.show("loading " + arguments.run.model);
   const Session session = openSession(arguments.run);
@@ -148,6 +164,7 @@ int planModel(const PlanArguments& arguments) {
   }
   progress.clear();
   printRemarks(analysis.remarks);
+  model_output.restore();
   if (arguments.json) {
     std::printf("%s", jsonText(toJson(curve)).c_str());
   } else {

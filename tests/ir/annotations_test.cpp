@@ -77,8 +77,15 @@ TEST(FormatBytes, HasOneDecimalBelowAHundred) {
   EXPECT_EQ(formatBytes(1000), "1.0 kB");
   EXPECT_EQ(formatBytes(3'211'264), "3.2 MB");
   EXPECT_EQ(formatBytes(99'960'000), "100 MB");
-  EXPECT_EQ(formatBytes(999'600'000), "1.0 GB");
-  EXPECT_EQ(formatBytes(1'411'000'000), "1.4 GB");
+  EXPECT_EQ(formatBytes(999'600'000), "1.00 GB");
+  EXPECT_EQ(formatBytes(1'411'000'000), "1.41 GB");
+  EXPECT_EQ(formatBytes(14'110'000'000), "14.1 GB");
+  EXPECT_EQ(formatBytes(999'999), "1.0 MB");
+  EXPECT_EQ(formatBytes(999'999, Rounding::kDown), "999 kB");
+  EXPECT_EQ(formatBytes(5'380'000, Rounding::kUp), "5.4 MB");
+  EXPECT_EQ(formatBytes(5'399'999, Rounding::kDown), "5.3 MB");
+  EXPECT_EQ(formatBytes(5'400'000, Rounding::kUp), "5.4 MB");
+  EXPECT_EQ(formatBytes(-1'200'000), "-1.2 MB");
 }
 
 TEST(Remarks, ReadAsInTheDesign) {

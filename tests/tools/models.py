@@ -110,6 +110,12 @@ class TwoMethods(Trunk):
         return self.head(self.layers(x))
 
 
+class Printing(Trunk):
+    def forward(self, x: Tensor) -> Tensor:
+        print("hello from the model")
+        return self.head(self.layers(x))
+
+
 ROWS = "1024x128"
 IMAGES = "8x3x32x32"
 
@@ -127,6 +133,7 @@ def build(name: str) -> nn.Module:
         "named_tuple": NamedTupleOutput,
         "two_methods": TwoMethods,
         "list_input": ListInput,
+        "printing": Printing,
         "linear": lambda: nn.Linear(128, 10),
     }
     return makers[name]().train()

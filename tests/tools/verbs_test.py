@@ -140,8 +140,30 @@ def test_plan_for_given_budgets(tmp_path):
 
 def test_plan_below_the_minimum(tmp_path):
     model = models.save("mlp", tmp_path / "model.pt")
+    minimum = remat_opt.succeed_json("plan", model, "--input", models.ROWS, "--budget", "min")["minimum_peak"]
     error = remat_opt.fail(3, "plan", model, "--input", models.ROWS, "--budget", "1%")
-    assert "smallest reachable" in error
+    assert "the budget of" in error and "lowest reachable peak of forward" in error and f"({minimum} bytes)" in error
+    result = remat_opt.run("plan", model, "--input", models.ROWS, "--budget", "1%", "--budget", "2%", "--budget", "min")
+    assert result.returncode == 3 and "the budgets of" in result.stderr
+    assert result.stdout.count("out of reach") == 2
+
+
+def test_plan_shows_every_budget_once(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    rows = remat_opt.succeed("plan", model, "--input", models.ROWS).splitlines()[3:]
+    assert len(rows) == 11 and "out of reach" in rows[9] and rows[10].lstrip().startswith("min ")
+    rows = remat_opt.succeed("plan", model, "--input", models.ROWS, "--budget", "min", "--budget", "min").splitlines()[3:]
+    assert len(rows) == 1 and rows[0].lstrip().startswith("min ")
+
+
+def test_a_model_that_prints(tmp_path):
+    model, out = models.save("printing", tmp_path / "model.pt"), tmp_path / "out.pt"
+    options = ("--input", models.ROWS)
+    remat_opt.succeed_json("optimize", model, "-o", out, "--budget", "min", *options)
+    remat_opt.succeed_json("plan", model, "--budget", "min", *options)
+    remat_opt.succeed_json("verify", model, out, "--rounds", "1", *options)
+    result = remat_opt.run("optimize", model, "-o", out, "--budget", "min", *options)
+    assert "hello from the model" in result.stderr and "hello from the model" not in result.stdout
 
 
 def test_profile_is_reused(tmp_path):
