@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "ir/remark.h"
+
 namespace remat::ir {
 namespace {
 
@@ -112,7 +114,7 @@ std::string locationPrefix(const torch::jit::Node& node) {
   const Location location = locate(node);
   std::string prefix;
   if (!location.source.empty()) prefix += location.source + ": ";
-  if (!location.module_path.empty()) prefix += location.module_path + ": ";
+  if (!location.module_path.empty()) prefix += modulePathText(location.module_path) + ": ";
   return prefix;
 }
 

@@ -288,6 +288,7 @@ std::string toJson(const Profile& profile) {
                     {"graph_hash", text(profile.graph_hash)},
                     {"device", text(profile.device)},
                     {"inputs", text(profile.inputs)},
+                    {"loss", text(profile.loss)},
                     {"peak_bytes", profile.peak_bytes},
                     {"baseline_peak_bytes", profile.baseline_peak_bytes},
                     {"step_seconds", profile.step_seconds},
@@ -321,6 +322,8 @@ Profile profileFromJson(const std::string& text) {
   profile.graph_hash = root.string("graph_hash");
   profile.device = root.string("device");
   profile.inputs = root.string("inputs");
+  // Profiles of earlier builds lack it.
+  if (parsed->getAsObject()->get("loss") != nullptr) profile.loss = root.string("loss");
   profile.peak_bytes = root.bytes("peak_bytes");
   profile.baseline_peak_bytes = root.bytes("baseline_peak_bytes");
   profile.step_seconds = root.seconds("step_seconds");

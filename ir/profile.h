@@ -82,7 +82,8 @@ struct Profile {
 
   std::string graph_hash;  ///< of the prepared graph's text: a profile fits one graph
   std::string device;      ///< `cpu`, `cuda:0`
-  std::string inputs;      ///< the sample inputs, for people
+  std::string inputs;      ///< the sample inputs, see describeInputs
+  std::string loss;        ///< of the step, see lossName; empty: not known
   int64_t peak_bytes = 0;  ///< measured in the same step as the events
   int64_t baseline_peak_bytes =
       0;                    ///< the unrewritten model's step peak, measured; 0: not measured

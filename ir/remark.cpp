@@ -29,10 +29,15 @@ const char* reasonName(Reason reason) {
   return "unknown";
 }
 
+std::string modulePathText(const std::string& path) {
+  const bool bare = path.find_first_not_of("0123456789.") == std::string::npos;
+  return bare && !path.empty() ? "module " + path : path;
+}
+
 std::string str(const Remark& remark) {
   std::string text = "remark: ";
   if (!remark.source.empty()) text += remark.source + ": ";
-  if (!remark.module_path.empty()) text += remark.module_path + ": ";
+  if (!remark.module_path.empty()) text += modulePathText(remark.module_path) + ": ";
   text += std::string("kept [") + reasonName(remark.reason) + "]: " + remark.explanation;
   if (remark.saved_bytes > 0) text += " (saved " + formatBytes(remark.saved_bytes) + ")";
   return text;

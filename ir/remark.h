@@ -36,6 +36,10 @@ struct Remark {
 
 std::string str(const Remark& remark);
 
+/// The path as `str` and errors show it: `layer2.0.relu`, and `module 0.4` where a number, as
+/// nn.Sequential gives them, would stand bare.
+std::string modulePathText(const std::string& path);
+
 enum class Rounding : uint8_t { kNearest, kUp, kDown };
 
 /// `3.2 MB`, `1.41 GB`; powers of ten, one decimal below 100, and two of GB and TB below 10.

@@ -1,5 +1,6 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
 
@@ -79,6 +80,34 @@ ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, T
   return profile;
 }
 
+/// A profile foretells the step that it was recorded for, and no other.
+void checkSameStep(const ir::Profile& profile, const std::vector<c10::IValue>& inputs,
+                   const OptimizeOptions& options) {
+  std::string differences;
+  const auto compare = [&](const char* what, const std::string& recorded, const std::string& here) {
+    if (recorded == here) return;
+    differences += (differences.empty() ? "" : ", ") + std::string(what) + " " +
+                   (recorded.empty() ? "that is not known" : recorded) + " and not " + here;
+  };
+  compare("inputs", profile.inputs, describeInputs(inputs));
+  compare("loss", profile.loss, lossName(options.step.loss));
+  compare("device", profile.device, options.step.device);
+  if (!differences.empty()) {
+    throw RematError("the profile was recorded for " + differences +
+                     "; give what it was recorded for, or record it again");
+  }
+}
+
+void checkAllowedOps(const OptimizeOptions& options) {
+  for (const std::string& op : options.allow_ops) {
+    if (torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(op)).empty()) {
+      throw RematError("no operator is registered under the name " + op +
+                       ", which was to be allowed; correct it, or load the library that "
+                       "registers it");
+    }
+  }
+}
+
 ir::Profile reuse(const std::string& json, const std::string& graph_hash) {
   ir::Profile profile;
   try {
@@ -102,6 +131,7 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
   profile.graph_hash = graphHash(*analysis.graph);
   profile.device = options.step.device;
   profile.inputs = describeInputs(inputs);
+  profile.loss = lossName(options.step.loss);
   profile.baseline_peak_bytes = baseline;
   return profile;
 }
@@ -187,6 +217,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   if (!module.find_method(options.method)) {
     throw RematError("the model has no method " + options.method);
   }
+  checkAllowedOps(options);
   runtime::installMemoryStatistics();
   Analysis analysis;
   analysis.prepared = unoptimized(module, options.method);
@@ -197,6 +228,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
                      : !options.profile_batches.empty()
                          ? profileTwoBatches(analysis, inputs, options)
                          : profileInputs(analysis, inputs, options);
+  if (!options.profile_json.empty()) checkSameStep(analysis.profile, inputs, options);
   analysis.original_peak = analysis.profile.baseline_peak_bytes;
   analysis.minimum_bytes = std::min(options.minimum_bytes, analysis.original_peak / 1000);
   say(options, "judging what may be replayed");

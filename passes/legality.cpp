@@ -1,5 +1,6 @@
 #include "passes/legality.h"
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SparseBitVector.h>
 #include <llvm/ADT/StringSwitch.h>
 #include <torch/csrc/jit/ir/ir.h>
@@ -200,6 +201,20 @@ class Judge {
     return false;
   }
 
+  /// Every result is in what the method returns, by itself or in a tuple, list or dict.
+  static bool isReturned(const Node& node) {
+    const auto leaves = [](const Value& value) {
+      return llvm::any_of(value.uses(), [](const torch::jit::Use& use) {
+        const auto kind = use.user->kind();
+        if (kind == c10::prim::Return) return use.user->owningBlock()->owningNode() == nullptr;
+        const bool container = kind == c10::prim::TupleConstruct ||
+                               kind == c10::prim::ListConstruct || kind == c10::prim::DictConstruct;
+        return container && isReturned(*use.user);
+      });
+    };
+    return llvm::all_of(node.outputs(), [&](const Value* output) { return leaves(*output); });
+  }
+
   void judgeAliases(const Node& node) {
     if (node.kind() == c10::prim::GetAttr) return;
     bool reads = false;
@@ -220,7 +235,11 @@ class Judge {
     if (makes) {
       refuse(Reason::kReadAfterWrite, "what " + verdict_->op + " makes is written in place", false);
     }
-    if (escapes) {
+    if (escapes && isReturned(node) && makesFreshTensors(verdict_->op)) {
+      verdict_->refusals.push_back({Reason::kEscapingAlias,
+                                    "the result of " + verdict_->op + " is the method's output",
+                                    /*worth_a_remark=*/false, /*evident=*/true});
+    } else if (escapes) {
       refuse(Reason::kEscapingAlias,
              "the result of " + verdict_->op + " shares its bytes with what leaves the method",
              false);

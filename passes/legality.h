@@ -25,6 +25,7 @@ struct Refusal {
   ir::Reason reason;
   std::string explanation;  ///< `aten::relu_ writes its input`
   bool worth_a_remark;      ///< also where the node saves nothing
+  bool evident = false;     ///< what the method returns stays: never worth one
 };
 
 /// For each node of a prepared graph (ids by ir::regionOrder) all reasons why it may not be

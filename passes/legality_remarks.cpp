@@ -81,6 +81,7 @@ std::vector<ir::Remark> Legality::remarks(const ir::Profile& profile) const {
     const Verdict& verdict = verdicts_.at(profile.nodes[i].program_index);
     const int64_t bytes = saved.of(i) + (isOpaque(verdict) ? saved.inside(i) : 0);
     for (const Refusal& refusal : verdict.refusals) {
+      if (refusal.evident) continue;
       if (bytes > 0 || refusal.worth_a_remark) remarks.push_back(remarkOf(verdict, refusal, bytes));
     }
   }

@@ -37,7 +37,7 @@ int64_t budgetBytes(const Budget& budget, const Analysis& analysis,
       budget.kind == Budget::Kind::kFraction
           ? static_cast<int64_t>(budget.fraction * static_cast<double>(analysis.original_peak))
           : budget.bytes;
-  return bytes - options.reserve_bytes;
+  return std::max<int64_t>(bytes - options.reserve_bytes, 0);
 }
 
 /// The plan with the lowest peak among those whose extra time stays within the bound: peaks between
@@ -172,6 +172,11 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
 
   const bool bounded = options.budget.kind != Budget::Kind::kMinimum && options.max_overhead < 0;
   const int64_t asked = bounded ? budgetBytes(options.budget, analysis, options) : 0;
+  if (bounded && asked == 0) {
+    throw BudgetError("the reserve of " + ir::formatBytes(options.reserve_bytes) +
+                          " takes the whole budget; lower --reserve or raise the budget",
+                      0);
+  }
   Budget budget = options.budget;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     say("planning");
@@ -225,6 +230,9 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   result.annotations.original_peak = analysis.original_peak;
   result.annotations.predicted_peak = result.plan.predicted_peak;
   result.annotations.recompute_share = result.plan.recompute_share;
+  if (analysis.profile.step_seconds > 0) {
+    result.extra_time_share = result.plan.recompute_seconds / analysis.profile.step_seconds;
+  }
   result.profile = std::move(analysis.profile);
   return result;
 }

@@ -61,6 +61,9 @@ struct OptimizeResult {
   torch::jit::Module module;     ///< shares parameters and buffers with the model
   std::string reason_unchanged;  ///< for people
   ir::Plan plan;
+  /// Predicted seconds of recomputation over those of the original's step. Nothing else that may
+  /// make the rewritten step slower (operators run unfused, the runtime) is in it.
+  double extra_time_share = 0;
   ir::Annotations annotations;  ///< to be saved beside the code
   std::vector<ir::Remark> remarks;
   ir::Profile profile;

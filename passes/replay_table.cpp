@@ -147,7 +147,10 @@ constexpr Group kOtherGroups[] = {
      "prim::shape prim::is_cuda prim::is_cpu prim::requires_grad prim::grad prim::data prim::min "
      "prim::max prim::abs prim::isinstance prim::Uninitialized prim::AutogradZero "
      "prim::ConstantChunk "
-     "prim::type prim::is_sparse prim::is_quantized prim::is_meta prim::itemsize"},
+     "prim::type prim::is_sparse prim::is_quantized prim::is_meta prim::itemsize "
+     "prim::is_nested prim::is_sparse_csr prim::is_mkldnn prim::is_xpu prim::is_xla prim::is_mps "
+     "prim::is_vulkan prim::is_ipu prim::is_maia prim::is_mtia prim::nbytes prim::name "
+     "prim::index"},
     {"mask of a dropout: drawn from a clone of the forward's generator", true,
      "remat::dropout_mask"},
     {"ops of ours: identity, or an elementwise product", false, "remat::keep remat::dropout"},

@@ -64,7 +64,8 @@ std::string describeInputs(const std::vector<c10::IValue>& inputs) {
   for (const c10::IValue& input : inputs) {
     text << (text.tellp() > 0 ? ", " : "");
     if (input.isTensor() && input.toTensor().defined()) {
-      text << c10::toString(input.toTensor().scalar_type()) << input.toTensor().sizes();
+      text << c10::toString(input.toTensor().scalar_type()) << input.toTensor().sizes()
+           << (input.toTensor().requires_grad() ? ":grad" : "");
     } else if (input.isInt() || input.isDouble() || input.isBool() || input.isString()) {
       text << input;
     } else {

@@ -17,7 +17,7 @@ std::vector<at::Tensor> tensorsOf(const c10::IValue& value);
 /// their history doesn't.
 std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values);
 
-/// `Float[16, 3, 224, 224], Int`: what of the inputs a plan holds for.
+/// `Float[16, 3, 224, 224], Float[8]:grad, 3`: what of the inputs a plan holds for.
 std::string describeInputs(const std::vector<c10::IValue>& inputs);
 
 }  // namespace remat

@@ -92,6 +92,10 @@ Budget parseBudget(const std::string& text) {
   if (rest.empty()) {
     throw std::invalid_argument(quoted(text) + " has no unit; say " + text + "% or " + text + "MB");
   }
+  if (unitBytes(rest.trim()) == 0) {
+    throw std::invalid_argument(quoted(rest.trim()) +
+                                " is no unit; use %, B, kB, MB, GB, TB, KiB, MiB, GiB or TiB");
+  }
   budget.kind = Budget::Kind::kBytes;
   budget.bytes = parseBytes(text);
   if (budget.bytes == 0) throw std::invalid_argument(quoted(text) + " is no memory at all");

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "ir/profile.h"
 #include "passes/module_state.h"
 #include "passes/value_tensors.h"
 #include "tools/budget.h"
@@ -26,11 +27,17 @@ auto parseOption(const char* option, const Parse& parse) {
   }
 }
 
-std::string readText(const std::string& path) {
+std::string readProfile(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   if (!stream || !(text << stream.rdbuf())) {
     throw refused(path + ": can't be read; give a profile written by --save-profile");
+  }
+  try {
+    ir::profileFromJson(text.str());
+  } catch (const std::runtime_error& error) {
+    throw refused(path + ": is no profile written by --save-profile: " + error.what() +
+                  "; record one with it");
   }
   return text.str();
 }
@@ -69,13 +76,14 @@ void checkArgumentCount(const Session& session, const torch::jit::Method& method
 }
 
 /// A forward without gradients whose effects are undone.
-void tryForward(const Session& session, const torch::jit::Method& method) {
+void tryForward(Session& session, const torch::jit::Method& method) {
   ModuleState state(session.file.module);
   const RandomStateScope random_state(c10::Device(session.step.device));
   const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
   const at::NoGradGuard no_grad;
   try {
-    method(cloneValues(session.inputs));
+    const std::vector<at::Tensor> outputs = tensorsOf(method(cloneValues(session.inputs)));
+    session.scalar_output = outputs.size() == 1 && outputs.front().dim() == 0;
   } catch (const std::exception& error) {
     state.restore();
     throw refused(session.file.path + ": " + method.name() + " fails with " + session.input_text +
@@ -208,6 +216,12 @@ Session openSession(const RunOptions& options) {
 OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& planning) {
   OptimizeOptions options;
   options.method = run.method;
+  for (const std::string& op : planning.allow_ops) {
+    const size_t colons = op.find("::");
+    if (colons == 0 || colons == std::string::npos || colons + 2 == op.size()) {
+      throw usage("--allow-op '" + op + "' is no operator's name; say my::op");
+    }
+  }
   options.allow_ops = planning.allow_ops;
   if (!planning.reserve.empty()) {
     options.reserve_bytes = parseOption("--reserve", [&] { return parseBytes(planning.reserve); });
@@ -218,7 +232,7 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
   }
   options.profile_batches = planning.profile_batches;
   options.batch_dim = planning.batch_dim;
-  if (!planning.profile.empty()) options.profile_json = readText(planning.profile);
+  if (!planning.profile.empty()) options.profile_json = readProfile(planning.profile);
   return options;
 }
 

@@ -45,7 +45,8 @@ struct Session {
   ModelFile file;
   std::vector<c10::IValue> inputs;
   StepOptions step;
-  std::string input_text;  ///< the inputs as the user gave them
+  bool scalar_output = false;  ///< the output is one number: a loss
+  std::string input_text;      ///< the inputs as the user gave them
 };
 
 /// Parses what the command line says, loads the model, and runs its forward once, without a trace

@@ -52,6 +52,7 @@ void addDumpVerb(CLI::App& app, Action& action) {
       ->type_name("FILE.so")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb->footer("Example:\n  remat-opt dump small.pt");
   verb->callback([arguments, &action] { action = [arguments] { return dumpFile(*arguments); }; });
 }
 

@@ -18,6 +18,7 @@
 #include "tools/planning_session.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/stdout_to_stderr.h"
 #include "tools/verbs.h"
 #include "tools/version.h"
 
@@ -41,15 +42,39 @@ void applyDeviceMemory(const PlanningOptions& planning, int64_t device_memory, b
   const DeviceBudget budget = deviceBudget(device_memory, optimizer, options.reserve_bytes,
                                            session.file.module, session.inputs);
   std::fprintf(json ? stderr : stdout, "%s", budget.text.c_str());
+  std::fflush(stdout);
   if (budget.step_bytes <= 0) {
     throw ToolError(kOverBudget,
                     session.file.path + ": --device-memory " + planning.device_memory +
-                        " leaves nothing for a training step; parameters, buffers, inputs and "
-                        "optimiser state take it all");
+                        " leaves nothing for a training step; parameters, buffers, inputs, "
+                        "optimiser state and reserve take " +
+                        ir::formatBytes(device_memory - budget.step_bytes, ir::Rounding::kUp));
   }
   options.budget.kind = Budget::Kind::kBytes;
   options.budget.bytes = budget.step_bytes;
   options.reserve_bytes = 0;  // taken off above
+}
+
+/// The pipeline; where the budget is what a device's memory leaves, an error speaks of that memory.
+OptimizeResult optimizeSession(const Session& session, int64_t device_memory,
+                               const OptimizeOptions& options) {
+  const StdoutToStderr model_output;
+  return naming(session.file.path, [&] {
+    try {
+      return optimize(session.file.module, session.inputs, options);
+    } catch (const BudgetError& error) {
+      if (device_memory == 0) throw;
+      const int64_t needed = device_memory - options.budget.bytes + error.minimum_peak;
+      throw ToolError(kOverBudget,
+                      session.file.path + ": needs --device-memory of at least " +
+                          ir::formatBytes(needed, ir::Rounding::kUp) + " (" +
+                          std::to_string(needed) + " bytes): the lowest reachable step peak of " +
+                          options.method + " is " +
+                          ir::formatBytes(error.minimum_peak, ir::Rounding::kUp) + ", and " +
+                          ir::formatBytes(options.budget.bytes, ir::Rounding::kDown) +
+                          " are left for it; ask for that much, or use a smaller batch");
+    }
+  });
 }
 
 /// Everything that can be wrong with the command line or the output paths, before the work.
@@ -97,7 +122,8 @@ torch::jit::Module onCpu(const torch::jit::Module& module) {
 void addDumps(const OptimizeArguments& arguments, const OptimizeResult& result,
               OutputFiles& files) {
   if (arguments.dump_folder.empty()) return;
-  if (const std::error_code error = llvm::sys::fs::create_directories(arguments.dump_folder)) {
+  if (const std::error_code error = llvm::sys::fs::create_directories(
+          arguments.dump_folder, /*IgnoreExisting=*/true, llvm::sys::fs::perms::all_all)) {
     throw refused(arguments.dump_folder + ": can't be created: " + error.message());
   }
   files.add(arguments.dump_folder + "/before.ir", result.before_ir);
@@ -152,6 +178,10 @@ void printSummary(const OptimizeArguments& arguments, const OptimizeResult& resu
   std::printf("  %-16s%12s  of one forward; %d of %d storages\n", "recomputed",
               percent(result.plan.recompute_share).c_str(), result.plan.recomputed,
               result.plan.recomputed + result.plan.kept);
+  const std::string& limit = arguments.planning.max_overhead;
+  std::printf("  %-16s%12s  predicted, of the step%s\n", "extra time",
+              percent(result.extra_time_share).c_str(),
+              limit.empty() ? "" : (" (limit " + percent(parsePercentage(limit)) + ")").c_str());
   std::printf("%s: written; load libremat_runtime.so before it\n", arguments.output.c_str());
 }
 
@@ -163,7 +193,10 @@ int optimizeModel(const OptimizeArguments& arguments) {
 
   Progress progress;
   progress.show("loading " + arguments.run.model);
-  const Session session = openSession(arguments.run);
+  const Session session = [&] {
+    const StdoutToStderr model_output;
+    return openSession(arguments.run);
+  }();
   progress.clear();
   printNotes(session);
   options.step = session.step;
@@ -175,8 +208,7 @@ int optimizeModel(const OptimizeArguments& arguments) {
                  arguments.run.model.c_str(), options.method.c_str());
   }
   options.progress = [&](const std::string& text) { progress.show(text); };
-  OptimizeResult result = naming(
-      arguments.run.model, [&] { return optimize(session.file.module, session.inputs, options); });
+  OptimizeResult result = optimizeSession(session, device_memory, options);
   progress.show("writing " + arguments.output);
   writeFiles(arguments, session, options.budget.kind != Budget::Kind::kMinimum, result);
   progress.clear();
@@ -201,17 +233,20 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
       ->required();
   verb->add_option(
           "--budget", arguments->budget,
-          "Of a training step's peak: 50% of the original's, 900MB, 2GiB, or min, as low as is "
+          "(One of --budget, --max-overhead and --device-memory is needed.) Of a training step's "
+          "peak: 50% of the original's, 900MB, 2GiB, or min, as low as is "
           "reachable. The peak is the most bytes that tensors of one step hold at once, above what "
           "was "
           "alive before it")
       ->type_name("BUDGET");
   verb->add_option(
           "--max-overhead", arguments->planning.max_overhead,
-          "Instead of a budget: as little memory as this much predicted extra time allows, as 20%")
+          "(In place of --budget.) As little memory as this much predicted extra time of a step "
+          "allows, as 20%: "
+          "that of recomputation alone, not of running operators unfused or of the runtime")
       ->type_name("PERCENT");
   verb->add_option("--device-memory", arguments->planning.device_memory,
-                   "Instead of a budget: what the device has for parameters, buffers, inputs, "
+                   "(In place of --budget.) What the device has for parameters, buffers, inputs, "
                    "optimiser state, "
                    "gradients and the step together, as 24GiB")
       ->type_name("BYTES");

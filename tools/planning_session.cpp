@@ -2,10 +2,37 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <utility>
 
 #include "tools/errors.h"
 
 namespace remat::tools {
+namespace {
+
+struct Counted {
+  ir::Remark remark;
+  int count = 0;
+};
+
+/// Remarks that read alike but for their bytes as one, with the sum of them; largest first.
+std::vector<Counted> merged(std::vector<ir::Remark> remarks) {
+  std::vector<Counted> result;
+  std::map<std::string, size_t> known;  // text to position in the result
+  for (ir::Remark& remark : remarks) {
+    const int64_t bytes = std::exchange(remark.saved_bytes, 0);
+    const size_t place = known.emplace(ir::str(remark), result.size()).first->second;
+    if (place == result.size()) result.push_back({std::move(remark)});
+    result[place].remark.saved_bytes += bytes;
+    ++result[place].count;
+  }
+  std::stable_sort(result.begin(), result.end(), [](const Counted& a, const Counted& b) {
+    return a.remark.saved_bytes > b.remark.saved_bytes;
+  });
+  return result;
+}
+
+}  // namespace
 
 void rethrowNamed(const std::string& model, const std::exception_ptr& error) {
   try {
@@ -20,14 +47,14 @@ void rethrowNamed(const std::string& model, const std::exception_ptr& error) {
 }
 
 void printRemarks(std::vector<ir::Remark> remarks) {
-  std::stable_sort(remarks.begin(), remarks.end(), [](const ir::Remark& a, const ir::Remark& b) {
-    return a.saved_bytes > b.saved_bytes;
-  });
-  for (const ir::Remark& remark : remarks) std::fprintf(stderr, "%s\n", ir::str(remark).c_str());
+  for (const auto& [remark, count] : merged(std::move(remarks))) {
+    const std::string times = count > 1 ? " (" + std::to_string(count) + " times)" : "";
+    std::fprintf(stderr, "%s%s\n", ir::str(remark).c_str(), times.c_str());
+  }
 }
 
 void printNotes(const Session& session) {
-  if (session.step.loss == StepOptions::Loss::kRandomGradients) {
+  if (session.step.loss == StepOptions::Loss::kRandomGradients && !session.scalar_output) {
     std::fprintf(
         stderr,
         "note: the step ends at the model's output; a loss outside of it takes memory of its own "

@@ -1,12 +1,15 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "runtime/memory_statistics.h"
 #include "runtime/runtime.h"
 #include "tools/errors.h"
+#include "tools/suggestion.h"
 #include "tools/verbs.h"
 #include "tools/version.h"
 
@@ -18,13 +21,15 @@ constexpr const char* kDescription =
     "to keep and which "
     "to recompute in the backward pass, and writes a model that does so.";
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kExamples = R"(Examples:
   remat-opt plan     resnet50.pt --input 16x3x224x224
   remat-opt optimize resnet50.pt -o small.pt --input 16x3x224x224 --budget 50%
   remat-opt verify   resnet50.pt small.pt --input 16x3x224x224
   remat-opt dump     small.pt
   remat-opt strip    small.pt -o resnet50.pt
+)";
 
+constexpr const char* kExitCodes = R"(
 Exit codes: 0 done; 1 unreadable or refused model, input that does not fit, output that can't be written; 2 usage;
 3 the budget can't be met, or verify measured above it; 4 verify found a difference. On any but 0 no output file
 appears and an existing one is untouched.)";
@@ -57,16 +62,50 @@ void wrapDescriptions(CLI::App& app) {
   }
 }
 
+std::vector<std::string> optionNames(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// What is wrong with the verb's options, where it can be said better than CLI11 does.
+std::string mistakeIn(const CLI::App& verb, const CLI::ParseError& error) {
+  for (const std::string& extra : verb.remaining()) {
+    const std::string name = extra.substr(0, extra.find('='));
+    if (name.size() < 2 || name[0] != '-') continue;
+    return name + " is no option of " + verb.get_name() + suggestion(name, optionNames(verb));
+  }
+  for (const CLI::Option* option : verb.get_options()) {
+    const bool single = option->get_expected_max() == 1 &&
+                        option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw;
+    if (single && option->count() > 1) return option->get_name() + " may be given once";
+  }
+  return error.what();
+}
+
 int parseFailure(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // help or version was asked for
-  std::string verb;
-  for (const CLI::App* chosen : app.get_subcommands()) verb = " " + chosen->get_name();
-  return printError(std::string(error.what()) + "; see remat-opt" + verb + " --help", kUsage);
+  for (const CLI::App* verb : app.get_subcommands()) {
+    return printError(mistakeIn(*verb, error) + "; see remat-opt " + verb->get_name() + " --help",
+                      kUsage);
+  }
+  return printError(std::string(error.what()) + "; see remat-opt --help", kUsage);
+}
+
+/// The first argument must be a verb or an option. Throws ToolError.
+void checkVerb(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  const std::string given = argv[1];
+  if (std::find(verbs.begin(), verbs.end(), given) != verbs.end()) return;
+  throw usage("'" + given + "' is no verb" + suggestion(given, verbs) + "; see remat-opt --help");
 }
 
 int runTool(int argc, char** argv) {
   CLI::App app(kDescription, "remat-opt");
-  app.footer(kFooter);
   app.set_version_flag("--version", std::string("remat-opt ") + kToolVersion);
   app.require_subcommand(1);
   Action action;
@@ -75,7 +114,12 @@ int runTool(int argc, char** argv) {
   addVerifyVerb(app, action);
   addDumpVerb(app, action);
   addStripVerb(app, action);
+  for (CLI::App* verb : app.get_subcommands({})) {
+    verb->footer(verb->get_footer() + "\n" + kExitCodes);
+  }
+  app.footer(std::string(kExamples) + kExitCodes);
   wrapDescriptions(app);
+  checkVerb(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -68,12 +68,15 @@ std::string summaryRows(const Report& report) {
   if (!result.changed) return rows + row("result", "unchanged: " + result.reason_unchanged);
   char share[32];
   std::snprintf(share, sizeof share, "%.1f %%", 100 * result.plan.recompute_share);
+  char extra[32];
+  std::snprintf(extra, sizeof extra, "%.1f %%", 100 * result.extra_time_share);
   return rows + row("budget", ir::formatBytes(result.plan.budget)) +
          row("predicted peak", ir::formatBytes(result.plan.predicted_peak)) +
          row("measured peak", result.measured_peak > 0
                                   ? ir::formatBytes(result.measured_peak)
                                   : "not measured: " + extrapolationText(result.profile)) +
          row("recomputed share of one forward", share) +
+         row("predicted extra time of a step", extra) +
          row("storages kept", std::to_string(result.plan.kept)) +
          row("storages recomputed", std::to_string(result.plan.recomputed));
 }
@@ -97,6 +100,7 @@ llvm::json::Value toJson(const Report& report) {
            {"measured", result.changed ? result.measured_peak : result.original_peak}}},
       {"budget", result.plan.budget},
       {"recompute_share", result.plan.recompute_share},
+      {"extra_time_share", result.changed ? result.extra_time_share : 0.0},
       {"kept", result.plan.kept},
       {"recomputed", result.plan.recomputed},
       {"planning_seconds", result.plan.planning_seconds},

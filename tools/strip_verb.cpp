@@ -49,6 +49,7 @@ void addStripVerb(CLI::App& app, Action& action) {
       ->type_name("FILE.so")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb->footer("Example:\n  remat-opt strip small.pt -o resnet50.pt");
   verb->callback([arguments, &action] { action = [arguments] { return stripFile(*arguments); }; });
 }
 

@@ -10,6 +10,7 @@
 #include "tools/planning_session.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/stdout_to_stderr.h"
 #include "tools/verbs.h"
 #include "tools/verification.h"
 
@@ -116,16 +117,27 @@ void printResult(const Verification& result, const ModelFile& optimized) {
               percent(result.recompute_share).c_str());
 }
 
+/// How the step that is measured differs from the one that the file was planned for, in words;
+/// empty where it doesn't.
+std::string otherStep(const ir::Annotations& annotations, const Session& session,
+                      const std::string& method) {
+  std::string text;
+  const auto compare = [&](const char* what, const std::string& planned, const std::string& here) {
+    if (planned == here) return;
+    text += (text.empty() ? "" : ", ") + std::string(what) + " " + planned + " and not " + here;
+  };
+  compare("method", annotations.method, method);
+  compare("inputs", annotations.inputs, describeInputs(session.inputs));
+  compare("loss", annotations.loss, lossName(session.step.loss));
+  compare("device", annotations.device, session.step.device);
+  return text;
+}
+
 /// The file's own budget binds where what was measured is the step that it was planned for.
-void checkBudget(const VerifyArguments& arguments, const Session& session,
-                 const ModelFile& optimized, const Verification& result) {
-  if (!optimized.annotations || optimized.annotations->budget <= 0) return;
+void checkBudget(const ModelFile& optimized, const std::string& other_step,
+                 const Verification& result) {
+  if (!optimized.annotations || optimized.annotations->budget <= 0 || !other_step.empty()) return;
   const ir::Annotations& annotations = *optimized.annotations;
-  if (annotations.method != arguments.run.method || annotations.device != session.step.device ||
-      annotations.inputs != describeInputs(session.inputs) ||
-      annotations.loss != lossName(session.step.loss)) {
-    return;
-  }
   if (result.optimized_peak <= annotations.budget) return;
   throw ToolError(kOverBudget, optimized.path + ": the measured peak of " +
                                    ir::formatBytes(result.optimized_peak) +
@@ -139,6 +151,7 @@ Side sideOf(const ModelFile& file, const Session& session, const std::string& me
 }
 
 int verifyModels(const VerifyArguments& arguments) {
+  StdoutToStderr model_output;
   Progress progress;
   progress.show("loading " + arguments.run.model);
   const Session session = openSession(arguments.run);
@@ -151,12 +164,19 @@ int verifyModels(const VerifyArguments& arguments) {
     std::fprintf(stderr, "note: the files hold different parameter values, so results differ\n");
   }
   const std::string& method = arguments.run.method;
+  const std::string other_step =
+      optimized.annotations ? otherStep(*optimized.annotations, session, method) : "";
+  if (!other_step.empty()) {
+    std::fprintf(stderr, "note: %s was planned for %s: its budget and prediction hold for that\n",
+                 optimized.path.c_str(), other_step.c_str());
+  }
   const Verification result = naming(arguments.optimized, [&] {
     return verifySides(sideOf(session.file, session, method), sideOf(optimized, session, method),
                        session.inputs, session.step, arguments.rounds,
                        [&](const std::string& text) { progress.show(text); });
   });
   progress.clear();
+  model_output.restore();
   if (arguments.json) {
     std::printf("%s", jsonText(toJson(result, optimized)).c_str());
   } else {
@@ -168,7 +188,7 @@ int verifyModels(const VerifyArguments& arguments) {
                                      (same_values ? "; don't train with it, and report this"
                                                   : ": the files hold different parameter values"));
   }
-  checkBudget(arguments, session, optimized, result);
+  checkBudget(optimized, other_step, result);
   return kDone;
 }
 

@@ -125,6 +125,30 @@ def test_budget_below_the_reachable_minimum(model, out):
     assert model in error and "B" in error
 
 
+def test_reserve_above_the_budget(model, out):
+    error = refuse(3, model, "takes the whole budget", out, *OPTIONS, "--reserve", "1GB")
+    assert "--reserve" in error
+
+
+def test_typos(model, out):
+    assert "'optimise' is no verb; did you mean optimize?" in remat_opt.fail(2, "optimise", model)
+    error = refuse(2, model, "--inptu is no option of optimize; did you mean --input?", out, "--inptu", "3x4")
+    assert "3x4" not in error
+    refuse(2, model, "--budget may be given once", out, *OPTIONS, "--budget", "50%")
+    refuse(2, model, "use %", out, "--input", models.ROWS, "--budget", "50percent")
+    refuse(2, model, "or float=0.5, bool=true", out, "--input", "0.5", "--budget", "50%")
+
+
+def test_operators_to_allow(model, out):
+    refuse(2, model, "say my::op", out, *OPTIONS, "--allow-op", "relu")
+    refuse(1, model, "no operator is registered under the name my::op", out, *OPTIONS, "--allow-op", "my::op")
+
+
+def test_an_input_beyond_all_memory(model, out):
+    error = refuse(1, model, "out of memory", out, "--input", "1000000000x128000", "--budget", "60%")
+    assert "alloc_cpu" not in error
+
+
 def test_output_folder(model, out, tmp_path):
     error = remat_opt.fail(1, "optimize", model, "-o", tmp_path / "none" / "o.pt", *OPTIONS)
     assert "doesn't exist" in error
@@ -148,7 +172,8 @@ def test_nothing_to_train(tmp_path, out):
 
 def test_profile_that_is_none(model, out, tmp_path):
     (tmp_path / "profile.json").write_text("{")
-    refuse(1, model, "profile", out, *OPTIONS, "--profile", tmp_path / "profile.json")
+    profile = tmp_path / "profile.json"
+    refuse(1, model, f"{profile}: is no profile written by --save-profile", out, *OPTIONS, "--profile", profile)
     refuse(1, model, "can't be read", out, *OPTIONS, "--profile", tmp_path / "none.json")
 
 

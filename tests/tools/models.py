@@ -116,6 +116,22 @@ class Printing(Trunk):
         return self.head(self.layers(x))
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(128, 4, batch_first=True)
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, _ = self.attention(x, x, x, need_weights=False)
+        return self.head(x)
+
+
+class Scalar(Trunk):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layers(x)).square().mean()
+
+
 ROWS = "1024x128"
 IMAGES = "8x3x32x32"
 
@@ -134,6 +150,8 @@ def build(name: str) -> nn.Module:
         "two_methods": TwoMethods,
         "list_input": ListInput,
         "printing": Printing,
+        "attention": Attention,
+        "scalar": Scalar,
         "linear": lambda: nn.Linear(128, 10),
     }
     return makers[name]().train()
