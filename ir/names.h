@@ -10,6 +10,11 @@ namespace remat::ir {
 /// them.
 inline constexpr const char* kKeep = "remat::keep";
 
+/// `remat::regenerate(Tensor(a) x) -> Tensor(a)`: identity; what the operator that made x saved
+/// inside of itself (copies that matmul made, a pooling's indices) is made again by running that
+/// operator again.
+inline constexpr const char* kRegenerate = "remat::regenerate";
+
 /// `remat::checkpoint(Any self, str region, Any args, int version) -> Any`: runs method `region` of
 /// `self` on `(self, *args)`, keeping and recomputing as the method's marks say.
 inline constexpr const char* kCheckpoint = "remat::checkpoint";

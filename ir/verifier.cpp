@@ -3,6 +3,8 @@
 #include <llvm/ADT/SparseBitVector.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <unordered_set>
+
 #include "ir/location.h"
 #include "ir/names.h"
 #include "ir/op_effects.h"
@@ -23,6 +25,17 @@ struct Finding {
 };
 
 bool isKeep(const Node& node) { return node.kind() == c10::Symbol::fromQualString(kKeep); }
+
+bool isRegenerate(const Node& node) {
+  return node.kind() == c10::Symbol::fromQualString(kRegenerate);
+}
+
+/// The operator's result that `mark` is on, behind further marks.
+const Value* markedBy(const Node& mark) {
+  const Value* value = mark.input(0);
+  while (isKeep(*value->node()) || isRegenerate(*value->node())) value = value->node()->input(0);
+  return value;
+}
 
 bool isMarkable(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::ListType) return isMarkable(*type.containedType(0));
@@ -55,6 +68,9 @@ class Checker {
 
   const RegionOrder& order() const { return order_; }
 
+  /// After run(): nodes that would compute something else when they run again.
+  bool changes(const Node* node) const { return changing_.count(node) != 0; }
+
  private:
   using Set = llvm::SparseBitVector<>;
 
@@ -73,12 +89,17 @@ class Checker {
 
   void check(const OrderedNode& ordered) {
     const Node& node = *ordered.node;
-    if (isKeep(node) || !isReplayableByForm(ordered)) return;
+    if (isKeep(node) || isRegenerate(node)) return;
+    if (!isReplayableByForm(ordered)) {
+      changing_.insert(&node);
+      return;
+    }
     bool reads_written = false;
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       if (isStatisticInput(node, i)) continue;
       reads_written |= reaches(*node.input(i), written_later_);
     }
+    if (reads_written) changing_.insert(&node);
     for (const Value* output : node.outputs()) {
       if (!isMarkable(*output->type()) || isMarked(*output)) continue;
       const int32_t id = order_.value_ids.at(output);
@@ -100,6 +121,7 @@ class Checker {
   Set written_;
   Set written_later_;
   std::vector<Finding> findings_;
+  std::unordered_set<const Node*> changing_;
 };
 
 std::string describe(const Value& value) {
@@ -120,12 +142,32 @@ std::vector<std::string> verifyRegion(Graph& region) {
                       input->type()->repr_str() + ": only tensors and lists of tensors can be");
     }
   }
-  for (const Finding& finding : checker.run()) {
+  const std::vector<Finding> findings = checker.run();
+  for (const OrderedNode& ordered : checker.order().nodes) {
+    if (!isRegenerate(*ordered.node)) continue;
+    const Value* marked = markedBy(*ordered.node);
+    if (!checker.changes(marked->node())) continue;
+    lines.push_back(describe(*marked) + " is marked " + kRegenerate +
+                    ", but its operator would not do the same again");
+  }
+  for (const Finding& finding : findings) {
     const Value& value = *checker.order().values[finding.value];
     lines.push_back(describe(value) + " may be recomputed, but " + finding.reason + ": mark it " +
                     kKeep);
   }
   return lines;
+}
+
+std::vector<int32_t> valuesToRegenerate(Graph& region) {
+  Checker checker(region);
+  checker.run();
+  std::vector<int32_t> values;
+  for (const OrderedNode& ordered : checker.order().nodes) {
+    if (!isRegenerate(*ordered.node)) continue;
+    const Value* marked = markedBy(*ordered.node);
+    if (!checker.changes(marked->node())) values.push_back(checker.order().value_ids.at(marked));
+  }
+  return values;
 }
 
 std::vector<int32_t> valuesToKeepAnyway(Graph& region) {

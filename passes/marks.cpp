@@ -46,7 +46,8 @@ std::vector<int32_t> marksOf(const PlanningInput& input, const ir::Plan& plan) {
     }
   }
   std::vector<int32_t> marks;
-  for (size_t value = 0; value < profile.values.size(); ++value) {
+  const size_t end = std::min<size_t>(profile.values.size(), input.first_internal);
+  for (size_t value = 0; value < end; ++value) {
     const ir::ValueProfile& entry = profile.values[value];
     if (marked[value] != 0 || (entry.tensor && entry.producer < 0)) {
       marks.push_back(static_cast<int32_t>(value));

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <set>
 
+#include "passes/internals.h"
 #include "passes/marks.h"
 
 namespace remat {
@@ -30,6 +31,24 @@ std::string refusals(const std::vector<ir::Remark>& remarks, const ir::NodeProfi
   return text.empty() ? "may not be replayed" : text;
 }
 
+/// Says on `value`, a result of a node whose internals are made again, what that spares.
+void addRegenerated(const PlanningInput& input, int32_t value,
+                    std::map<std::string, ir::ValueNote>& notes) {
+  const ir::Profile& profile = input.profile;
+  const ir::NodeProfile& node = profile.nodes[profile.values[value].producer];
+  const ir::ValueProfile& internals = profile.values[node.outputs.back()];
+  const int64_t bytes = profile.storages[internals.storages[0]].bytes;
+  const auto [note, is_new] = notes.try_emplace(profile.values[value].name);
+  if (!is_new) {
+    note->second.reason += "; " + ir::formatBytes(bytes) + " inside of it made again";
+    return;
+  }
+  note->second.bytes = bytes;
+  note->second.reason = "inside of " + node.op + ", which takes " + milliseconds(node.seconds);
+  note->second.module_path = node.module_path;
+  note->second.source = node.source;
+}
+
 }  // namespace
 
 std::map<std::string, ir::ValueNote> valueNotes(const PlanningInput& input, const ir::Plan& plan,
@@ -51,6 +70,7 @@ std::map<std::string, ir::ValueNote> valueNotes(const PlanningInput& input, cons
       continue;
     }
     const ir::ValueProfile& value = profile.values[roots[storage]];
+    if (roots[storage] >= input.first_internal) continue;
     const ir::NodeProfile& node = profile.nodes[value.producer];
     ir::ValueNote note;
     note.kept = recomputed[storage] == 0;
@@ -67,6 +87,9 @@ std::map<std::string, ir::ValueNote> valueNotes(const PlanningInput& input, cons
       note.reason = node.op + " would take " + milliseconds(node.seconds) + " again";
     }
     notes[value.name] = std::move(note);
+  }
+  for (const int32_t value : regeneratedValues(input, plan)) {
+    addRegenerated(input, value, notes);
   }
   return notes;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "ir/profile.h"
@@ -20,6 +21,9 @@ struct PlanningInput {
   ir::Profile profile;
   std::vector<char> replayable;   ///< by node of the profile
   int64_t minimum_bytes = 65536;  ///< smaller storages are not worth recomputing
+  /// Values from this one on are not of the region: they stand for what nodes saved inside of
+  /// themselves (exposeInternals).
+  int32_t first_internal = std::numeric_limits<int32_t>::max();
 };
 
 }  // namespace remat

@@ -61,8 +61,9 @@ class Marks {
   llvm::SetVector<int32_t> ids_;
 };
 
-void mark(Graph& graph, Value* value) {
-  Node* keep = graph.create(c10::Symbol::fromQualString(ir::kKeep), {value});
+/// Puts a mark on `value`, which takes over its uses and its name.
+void mark(Graph& graph, Value* value, const char* kind) {
+  Node* keep = graph.create(c10::Symbol::fromQualString(kind), {value});
   keep->insertAfter(value->node());
   keep->copyMetadata(value->node());
   Value* kept = keep->output();
@@ -82,8 +83,16 @@ bool markAll(Graph& region, const std::vector<int32_t>& ids) {
   Marks marks(region, order);
   for (const int32_t id : ids) marks.add(id);
   const auto markable = marks.inOrder();
-  for (const int32_t id : markable) mark(region, order.values[id]);
+  for (const int32_t id : markable) mark(region, order.values[id], ir::kKeep);
   return !markable.empty();
+}
+
+/// What `value` is called behind the keep mark on it, if there is one.
+Value* behindMarks(Value* value) {
+  for (const auto& use : value->uses()) {
+    if (isKeep(*use.user)) return use.user->output();
+  }
+  return value;
 }
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -95,13 +104,21 @@ std::string joined(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
-                                     const std::vector<int32_t>& keep_values) {
+                                     const std::vector<int32_t>& keep_values,
+                                     const std::vector<int32_t>& regenerate_values) {
   auto region = prepared->copy();
+  std::vector<Value*> regenerated;
+  {
+    const ir::RegionOrder order = ir::regionOrder(*region);
+    for (const int32_t id : regenerate_values) regenerated.push_back(order.values.at(id));
+  }
   markAll(*region, keep_values);
   // A mark on a list is one more name for what it holds, which can put further values at risk.
   for (std::vector<int32_t> more = ir::valuesToKeepAnyway(*region);
        !more.empty() && markAll(*region, more); more = ir::valuesToKeepAnyway(*region)) {
   }
+
+  for (Value* value : regenerated) mark(*region, behindMarks(value), ir::kRegenerate);
 
   region->lint();
   const std::vector<std::string> violations = ir::verifyRegion(*region);

@@ -25,9 +25,12 @@ namespace remat {
 /// Marked besides are values that share their bytes with a result of the region: those are alive as
 /// long as the caller wants them.
 ///
+/// `regenerate_values` get a `remat::regenerate` mark, behind the keep mark where they have both.
+///
 /// Everything is checked before the copy is changed and the result is verified (ir/verifier.h);
 /// throws c10::Error that names the value at fault.
-std::shared_ptr<torch::jit::Graph> rewriteRegion(const std::shared_ptr<torch::jit::Graph>& prepared,
-                                                 const std::vector<int32_t>& keep_values);
+std::shared_ptr<torch::jit::Graph> rewriteRegion(
+    const std::shared_ptr<torch::jit::Graph>& prepared, const std::vector<int32_t>& keep_values,
+    const std::vector<int32_t>& regenerate_values = {});
 
 }  // namespace remat

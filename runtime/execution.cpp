@@ -218,7 +218,7 @@ void Execution::holdBoundaries(const ProgramNode& node) {
 }
 
 void Execution::keepGradientFlags(int32_t index, const std::vector<c10::IValue>& inputs) {
-  if (!program_->nodes[index].kernel_by_gradients) {
+  if (!program_->nodes[index].kernel_by_gradients && program_->nodes[index].internals < 0) {
     return;
   }
   std::vector<bool> flags;
@@ -237,9 +237,28 @@ void Execution::drop(int32_t value) {
 }
 
 void Execution::decideSlots(int32_t index, const CaptureScope& scope) {
-  for (SlotHooks* slot : scope.slots()) {
-    decideSlot(index, *slot);
+  const ProgramNode& node = program_->nodes[index];
+  std::vector<bool> internals;
+  for (size_t i = 0; i < scope.slots().size(); ++i) {
+    SlotHooks& slot = *scope.slots()[i];
+    const at::Tensor saved = slot.noted();
+    const bool regenerated = frame_ != nullptr && node.internals >= 0 && isInternal(node, saved);
+    internals.push_back(regenerated);
+    if (regenerated) {
+      slot.handle(frame_, node.internals, static_cast<int32_t>(i), saved);
+    } else {
+      decideSlot(index, slot);
+    }
   }
+  if (frame_ != nullptr && node.internals >= 0) {
+    frame_->keepInternals(index, std::move(internals));
+  }
+}
+
+/// Whether `saved` is the operator's own, shown by no value.
+bool Execution::isInternal(const ProgramNode& node, const at::Tensor& saved) const {
+  return saved.defined() && saved.layout() == at::kStrided && saved.has_storage() &&
+         saved.storage().nbytes() > 0 && match(node, saved).value < 0;
 }
 
 void Execution::decideSlot(int32_t index, SlotHooks& slot) {

@@ -63,6 +63,7 @@ class Execution {
   void notifyAfter(int32_t index);
   void decideSlots(int32_t index, const CaptureScope& scope);
   void decideSlot(int32_t index, SlotHooks& slot);
+  bool isInternal(const ProgramNode& node, const at::Tensor& saved) const;
   Match match(const ProgramNode& node, const at::Tensor& saved) const;
   void bind(int32_t value, const c10::IValue& content);
   void holdBoundaries(const ProgramNode& node);

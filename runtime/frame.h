@@ -57,6 +57,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void keepGradientFlags(int32_t node, std::vector<bool> flags) {
     gradient_flags_[node] = std::move(flags);
   }
+  /// Which of the slots that `node` saved, in their order, hold a handle on its internals.
+  void keepInternals(int32_t node, std::vector<bool> slots) { internals_[node] = std::move(slots); }
 
   // --- Handles ---
 
@@ -91,6 +93,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::unordered_map<int32_t, std::unique_ptr<RepeatableDraw>> draws_;  ///< by node id
   std::unordered_map<int32_t, std::vector<c10::IValue>> statistics_;    ///< by node id
   std::unordered_map<int32_t, std::vector<bool>> gradient_flags_;       ///< by node id
+  std::unordered_map<int32_t, std::vector<bool>> internals_;            ///< by node id
 
   std::mutex mutex_;
   std::condition_variable computed_;

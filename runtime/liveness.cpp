@@ -125,7 +125,7 @@ bool raiseHorizons(const RegionProgram& program, std::vector<int32_t>& horizon) 
 /// Fills recomputable and replay_inputs of one node and notes what it reads in a replay.
 void addReplayInputs(const RegionProgram& program, ProgramNode& node, std::vector<char>& read) {
   node.recomputable =
-      node.replayable && std::any_of(node.outputs.begin(), node.outputs.end(),
+      node.replayable && std::any_of(node.made.begin(), node.made.end(),
                                      [&](int32_t v) { return program.kept[v] == 0; });
   if (!node.recomputable) {
     return;

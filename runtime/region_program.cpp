@@ -26,11 +26,13 @@ bool isKind(const Node& node, const char* name) {
   return node.kind() == c10::Symbol::fromQualString(name);
 }
 
+bool isMark(const Node& node) { return isKind(node, ir::kKeep) || isKind(node, ir::kRegenerate); }
+
 /// What `value` is called: a mark takes over the name of what it marks.
 std::string nameOf(const Value& value) {
   for (const auto& use : value.uses()) {
-    if (!value.hasDebugName() && isKind(*use.user, ir::kKeep)) {
-      return use.user->output()->debugName();
+    if (!value.hasDebugName() && isMark(*use.user)) {
+      return nameOf(*use.user->output());
     }
   }
   return value.debugName();
@@ -150,6 +152,7 @@ class Compiler {
       program_->outputs.push_back(id(output));
     }
     decideKept();
+    addInternals();
     addDeaths(*program_);
     addBoundaries(*program_);
     describeValues();
@@ -174,8 +177,10 @@ class Compiler {
       alias_[i] = static_cast<int32_t>(i);
       p.names[i] = nameOf(*value);
       p.tensor[i] = ir::holdsTensors(*value->type()) ? 1 : 0;
-      if (isKind(*value->node(), ir::kKeep)) {
+      if (isMark(*value->node())) {
         alias_[i] = alias_[order_.value_ids.at(value->node()->input(0))];
+      }
+      if (isKind(*value->node(), ir::kKeep)) {
         mark(alias_[i]);
       }
     }
@@ -232,7 +237,7 @@ class Compiler {
     for (Value* input : node->inputs()) {
       out.inputs.push_back(id(input));
     }
-    out.is_mark = isKind(*node, ir::kKeep);
+    out.is_mark = isMark(*node);
     if (out.is_mark) {
       return;
     }
@@ -340,6 +345,29 @@ class Compiler {
       if (p.tensor[v] == 0 || producer < 0 || (!from_branch && !p.nodes[producer].replayable) ||
           (isUnmarkable(value) && (isWritableList(value) || !onlyRearranges(*value.node())))) {
         p.kept[v] = 1;
+      }
+    }
+  }
+
+  void addInternals() {
+    auto& p = *program_;
+    for (const int32_t value : ir::valuesToRegenerate(*p.graph)) {
+      ProgramNode& node = p.nodes[p.producer[alias_[value]]];
+      if (!node.replayable || node.is_dropout_mask || node.internals >= 0) {
+        continue;
+      }
+      node.internals = static_cast<int32_t>(p.valueCount());
+      p.names.push_back("what " + p.names[alias_[value]] + "'s operator saved");
+      p.producer.push_back(p.producer[alias_[value]]);
+      p.constants.emplace_back();
+      p.is_constant.push_back(0);
+      p.tensor.push_back(1);
+      p.kept.push_back(0);
+    }
+    for (ProgramNode& node : p.nodes) {
+      node.made = node.outputs;
+      if (node.internals >= 0) {
+        node.made.push_back(node.internals);
       }
     }
   }

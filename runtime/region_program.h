@@ -34,15 +34,17 @@ struct ProgramNode {
       code;               ///< what the interpreter runs, where there is no operation
   std::string attribute;  ///< of a prim::GetAttr
   bool is_get_attribute = false;
-  bool is_mark = false;  ///< remat::keep: nothing to run
+  bool is_mark = false;  ///< remat::keep or remat::regenerate: nothing to run
   bool is_dropout_mask = false;
   HiddenState hidden_state = HiddenState::kNone;
   bool kernel_by_gradients = false;  ///< computes otherwise where nothing requires gradients
   std::vector<int32_t> inputs;
   std::vector<int32_t> replay_inputs;  ///< distinct, without constants and hidden state
   std::vector<int32_t> outputs;
+  int32_t internals = -1;     ///< value id of what it saved inside of itself, if that is made again
+  std::vector<int32_t> made;  ///< by a replay: the outputs, then the internals if there are any
   bool replayable = false;    ///< by its form
-  bool recomputable = false;  ///< replayable, and some output is not kept
+  bool recomputable = false;  ///< replayable, and something of what a replay makes is not kept
   // kBranch: node ids of each block, its outputs, and what dies on entering and leaving it.
   struct Arm {
     std::vector<int32_t> nodes;
@@ -58,6 +60,9 @@ struct ProgramNode {
 };
 
 /// A region compiled for execution. Immutable, shared by every thread and frame that runs it.
+///
+/// Beyond the values of ir::regionOrder there is one for each node whose internals are made again
+/// (`remat::regenerate`): the list of what it saved and no value shows, never kept.
 ///
 /// A value is *kept* if it is marked, an argument, a constant, holds no tensors, comes from a node
 /// that is not replayable, or would not be the same again (ir/verifier.h; lists that are written);

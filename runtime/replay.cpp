@@ -143,7 +143,7 @@ bool Materialization::claim(int32_t node, std::unique_lock<std::mutex>& lock) {
   }
   frame_.computed_.wait(lock, [&] { return session_->running.count(node) == 0; });
   bool all_there = true;
-  for (const int32_t output : frame_.program().nodes[node].outputs) {
+  for (const int32_t output : frame_.program().nodes[node].made) {
     if (frame_.program().kept[output] != 0) {
       continue;
     }
@@ -222,11 +222,24 @@ std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
 
 namespace {
 
+/// What the slots marked in `wanted` noted, by slot; the others' places hold undefined tensors.
+c10::IValue internalsOf(const ProgramNode& called, const CaptureScope& scope,
+                        const std::vector<bool>& wanted) {
+  TORCH_CHECK(scope.slots().size() == wanted.size(), "remat: ", called.op, " saved ",
+              scope.slots().size(), " tensors where it saved ", wanted.size(), " in the forward");
+  c10::List<at::Tensor> internals;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    internals.push_back(wanted[i] ? scope.slots()[i]->noted().detach() : at::Tensor());
+  }
+  return internals;
+}
+
 /// Runs a node as the forward did, gradients on and required of the same inputs, and throws the
-/// graph away.
+/// graph away. With `internals`, what it saved comes last.
 std::vector<c10::IValue> callWithGradients(const ProgramNode& called,
                                            const std::vector<c10::IValue>& inputs,
-                                           const std::vector<bool>& required) {
+                                           const std::vector<bool>& required,
+                                           const std::vector<bool>* internals) {
   size_t next = 0;
   std::vector<c10::IValue> leaves;
   leaves.reserve(inputs.size());
@@ -243,9 +256,16 @@ std::vector<c10::IValue> callWithGradients(const ProgramNode& called,
     outputs = callNode(called, std::move(leaves));
   }
   scope.end();
+  c10::IValue saved;
+  if (internals != nullptr) {
+    saved = internalsOf(called, scope, *internals);
+  }
   scope.discard();
   for (c10::IValue& output : outputs) {
     output = mapTensors(output, [](const at::Tensor& tensor) { return tensor.detach(); });
+  }
+  if (internals != nullptr) {
+    outputs.push_back(std::move(saved));
   }
   return outputs;
 }
@@ -276,8 +296,12 @@ std::vector<c10::IValue> Materialization::execute(int32_t node,
       return {mask};
     }
     const auto flags = frame_.gradient_flags_.find(node);
-    return flags == frame_.gradient_flags_.end() ? callNode(called, std::move(inputs))
-                                                 : callWithGradients(called, inputs, flags->second);
+    if (flags == frame_.gradient_flags_.end()) {
+      return callNode(called, std::move(inputs));
+    }
+    const auto internals = frame_.internals_.find(node);
+    return callWithGradients(called, inputs, flags->second,
+                             internals == frame_.internals_.end() ? nullptr : &internals->second);
   } catch (c10::Error& error) {
     error.add_context("while Remat recomputed " + called.where);
     throw;
@@ -290,8 +314,8 @@ void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
   std::vector<c10::IValue> garbage;
   {
     const std::lock_guard<std::mutex> lock(frame_.mutex_);
-    for (size_t k = 0; k < called.outputs.size(); ++k) {
-      const int32_t output = called.outputs[k];
+    for (size_t k = 0; k < called.made.size(); ++k) {
+      const int32_t output = called.made[k];
       if (program.kept[output] != 0) {
         continue;
       }
