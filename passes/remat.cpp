@@ -9,6 +9,7 @@
 
 #include "ir/dump.h"
 #include "ir/outline.h"
+#include "passes/internals.h"
 #include "passes/marks.h"
 #include "passes/module_state.h"
 #include "passes/notes.h"
@@ -28,6 +29,7 @@ PlanningInput planningInput(const Analysis& analysis) {
   input.profile = analysis.profile;
   input.replayable = analysis.replayable;
   input.minimum_bytes = analysis.minimum_bytes;
+  exposeInternals(input);
   return input;
 }
 
@@ -98,7 +100,7 @@ struct Rewritten {
 Rewritten rewrite(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
                   const std::string& method) {
   Rewritten result;
-  result.region = rewriteRegion(analysis.graph, marksOf(input, plan));
+  result.region = rewriteRegion(analysis.graph, marksOf(input, plan), regeneratedValues(input, plan));
   result.module = ir::cloneForRewrite(analysis.prepared);
   ir::outlineRegion(result.module, method, result.region);
   return result;
