@@ -85,6 +85,10 @@ TEST(FormatBytes, HasOneDecimalBelowAHundred) {
   EXPECT_EQ(formatBytes(5'380'000, Rounding::kUp), "5.4 MB");
   EXPECT_EQ(formatBytes(5'399'999, Rounding::kDown), "5.3 MB");
   EXPECT_EQ(formatBytes(5'400'000, Rounding::kUp), "5.4 MB");
+  EXPECT_EQ(modulePathText("4"), "module 4");
+  EXPECT_EQ(modulePathText("0.4"), "module 0.4");
+  EXPECT_EQ(modulePathText("layer2.0.relu"), "layer2.0.relu");
+  EXPECT_EQ(modulePathText(""), "");
   EXPECT_EQ(formatBytes(-1'200'000), "-1.2 MB");
 }
 

@@ -13,6 +13,7 @@ Profile sample() {
   profile.graph_hash = "0123abcd";
   profile.device = "cpu";
   profile.inputs = "16x3x224x224";
+  profile.loss = "cross_entropy";
   profile.peak_bytes = int64_t{5} << 40;
   profile.baseline_peak_bytes = 17;
   profile.step_seconds = 0.1;
@@ -66,6 +67,7 @@ TEST(ProfileTest, SurvivesJson) {
   const Profile before = sample();
   const Profile after = profileFromJson(toJson(before));
   EXPECT_EQ(toJson(after), toJson(before));
+  EXPECT_EQ(after.loss, before.loss);
   EXPECT_EQ(after.peak_bytes, before.peak_bytes);
   EXPECT_EQ(after.nodes[0].seconds, before.nodes[0].seconds);
   EXPECT_EQ(after.nodes[0].source, before.nodes[0].source);
@@ -77,6 +79,11 @@ TEST(ProfileTest, SurvivesJson) {
   EXPECT_EQ(after.slots[1].storage, -1);
   EXPECT_EQ(after.backward[0].events[1].kind, EventKind::kApplyEnd);
   EXPECT_EQ(after.backward[1].node, -1);
+}
+
+TEST(ProfileTest, AnOldFileDoesNotSayTheLoss) {
+  const std::string old = replaced(toJson(sample()), "\"loss\":\"cross_entropy\",", "");
+  EXPECT_EQ(profileFromJson(old).loss, "");
 }
 
 TEST(ProfileTest, SumsForwardSeconds) {

@@ -74,13 +74,20 @@ std::shared_ptr<torch::jit::Graph> regionOf(const Module& module,
   const auto prepared = prepareGraph(module, "forward");
   const ir::RegionOrder order = ir::regionOrder(*prepared);
   std::vector<int32_t> values;
+  std::vector<int32_t> regenerated;
+  const auto listed = [&](const std::string& kind) {
+    return std::find(keep.begin(), keep.end(), kind) != keep.end();
+  };
   for (size_t i = 0; i < order.values.size(); ++i) {
     const std::string kind = order.values[i]->node()->kind().toQualString();
-    if (std::find(keep.begin(), keep.end(), kind) != keep.end()) {
+    if (listed(kind)) {
       values.push_back(static_cast<int32_t>(i));
     }
+    if (listed("inside of " + kind)) {
+      regenerated.push_back(static_cast<int32_t>(i));
+    }
   }
-  return rewriteRegion(prepared, values);
+  return rewriteRegion(prepared, values, regenerated);
 }
 
 std::shared_ptr<const RegionProgram> programOf(const Module& module,
