@@ -41,7 +41,7 @@ def example(tmp_path_factory):
     folder = tmp_path_factory.mktemp("example")
     text = section("Before and after")
     (folder / "mlp.py").write_text(code_blocks(text, "python")[0], encoding="utf-8")
-    python, optimize = code_blocks(text, "sh")[0].splitlines()
+    python, optimize = code_blocks(text, "sh")[0].splitlines()[1:]
     run([sys.executable, "-W", "ignore", *shlex.split(python)[1:]], folder)
     return folder, run([REMAT_OPT, *shlex.split(optimize)[1:]], folder)
 
@@ -57,7 +57,7 @@ def test_before_and_after(example):
 def test_training_in_python(example):
     folder, _ = example
     program = code_blocks(section("Training an optimised model"), "python")[0]
-    run([sys.executable, "-c", program.replace("bazel-bin/runtime/libremat_runtime.so", REMAT_RUNTIME)], folder)
+    run([sys.executable, "-c", program.replace("../bazel-bin/runtime/libremat_runtime.so", REMAT_RUNTIME)], folder)
 
 
 def test_the_error_without_the_runtime(example):

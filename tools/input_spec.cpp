@@ -92,7 +92,8 @@ class Parser {
     for (const llvm::StringRef size : sizes) {
       int64_t value = 0;
       if (size.getAsInteger(10, value)) {
-        fail(size, "expected a size, as in 16x3x224x224, or float=0.5, bool=true" +
+        fail(size, "expected a size, as in 16x3x224x224" +
+                       (sizes.size() == 1 ? std::string(", or float=0.5, bool=true") : "") +
                        (size.empty() ? std::string() : ", got '" + size.str() + "'"));
       }
       if (value < 1) fail(size, "sizes are at least 1");

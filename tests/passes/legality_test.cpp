@@ -215,6 +215,39 @@ graph(%x : Tensor):
   EXPECT_EQ(remarks[1].reason, ir::Reason::kInPlaceWrite);
 }
 
+TEST(Legality, TheMethodsOutputIsNoNews) {
+  auto graph = std::make_shared<Graph>();
+  torch::jit::parseIR(R"IR(
+graph(%x : Tensor):
+  %dim : int = prim::Constant[value=0]()
+  %h : Tensor = aten::sigmoid(%x)
+  %y : Tensor = aten::tanh(%h)
+  %s : Tensor = aten::relu(%h)
+  %v : Tensor = aten::unsqueeze(%s, %dim)
+  %out : (Tensor, Tensor) = prim::TupleConstruct(%y, %v)
+  return (%out)
+)IR",
+                      graph.get());
+  const Legality legality = analyzeLegality(graph, {});
+  ir::Profile profile;
+  profile.storages.push_back({1000, ir::StorageRole::kOutput});
+  for (size_t id = 0; id < legality.size(); ++id) {
+    const auto& verdict = legality.verdict(static_cast<int32_t>(id));
+    if (verdict.op != "aten::tanh" && verdict.op != "aten::relu") continue;
+    EXPECT_FALSE(verdict.replayable);
+    ir::NodeProfile node;
+    node.program_index = static_cast<int32_t>(id);
+    node.outputs = {static_cast<int32_t>(profile.values.size())};
+    profile.nodes.push_back(node);
+    profile.values.emplace_back().storages = {0};
+  }
+  profile.slots = {{0, 0, 0}};
+  const std::vector<ir::Remark> remarks = legality.remarks(profile);
+  ASSERT_EQ(remarks.size(), 1);
+  EXPECT_EQ(remarks[0].op, "aten::relu");
+  EXPECT_EQ(remarks[0].reason, ir::Reason::kEscapingAlias);
+}
+
 TEST(ReplayTable, EveryGroupSaysWhy) {
   EXPECT_STREQ(replayReason("legality_test::unknown"), nullptr);
   EXPECT_NE(replayReason("aten::conv2d"), nullptr);

@@ -98,6 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Malformed{"16x3x", "position 6: expected a size"},
                       Malformed{"16xa", "position 4: expected a size, as in 16x3x224x224, got 'a'"},
                       Malformed{"16,3", "position 1: expected a size"},
+                      Malformed{"0.5", "or float=0.5, bool=true, got '0.5'"},
                       Malformed{"16x-3", "position 4: sizes are at least 1"},
                       Malformed{"0x3", "position 1: sizes are at least 1"},
                       Malformed{"9999999999x9999999999", "too many elements"},
