@@ -148,6 +148,16 @@ def commit():
     return f"{head} with uncommitted changes" if changed else head
 
 
+def run_context():
+    """What results depend on. Taken before they are written: they are files of the repository."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "torch": torch.__version__.partition("+")[0],
+        "processor": f"{cpu_name()}, {torch.get_num_threads()} threads",
+    }
+
+
 def write(results, context, suffix):
     os.makedirs(RESULTS, exist_ok=True)
     stem = os.path.join(RESULTS, f"main_models{suffix}")
@@ -172,12 +182,7 @@ def main():
     if not cases:
         parser.error(f"no model's name holds '{arguments.only}'; there are: {', '.join(models.MODELS)}")
     os.makedirs(CACHE, exist_ok=True)
-    context = {
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "torch": torch.__version__.partition("+")[0],
-        "processor": f"{cpu_name()}, {torch.get_num_threads()} threads",
-    }
+    context = run_context()
     results = []
     for number, case in enumerate(cases, 1):
         batch = QUICK_BATCH if arguments.quick else models.MODELS[case.model].batch
