@@ -84,6 +84,7 @@ MODELS = {
     "gpt2_eager_attention": Model(lambda: gpt2("eager"), (CONTEXT,), 4, traced=True, tokens=True),
     "gpt2_sdpa": Model(lambda: gpt2("sdpa"), (CONTEXT,), 4, traced=True, tokens=True),
     "mobilenet_v2": Model(lambda: torchvision_model("mobilenet_v2"), IMAGE, 16),
+    "densenet121": Model(lambda: torchvision_model("densenet121"), IMAGE, 8),
 }
 
 

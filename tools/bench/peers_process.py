@@ -1,0 +1,72 @@
+"""A peers_worker.py process: one model under one system, that trains when it is asked to."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class WorkerFailed(RuntimeError):
+    pass
+
+
+def reason_in(log: str) -> str:
+    """The exception's own line of a traceback; PyTorch's hints come after it."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    after = [i for i, line in enumerate(lines) if line.startswith("Traceback")]
+    for line in lines[after[-1] + 1 :] if after else []:
+        name = line.partition(":")[0]
+        if name.replace(".", "").replace("_", "").isalnum() and name.endswith(("Error", "Exception", "Unsupported")):
+            return line[:200]
+    return lines[-1][:200] if lines else "no message"
+
+
+class Worker:
+    def __init__(self, task: dict, timeout: float):
+        self.timeout = timeout
+        self.log = tempfile.TemporaryFile(mode="w+")
+        command = [sys.executable, os.path.join(HERE, "peers_worker.py"), json.dumps(task)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, bufsize=1
+        )
+        try:
+            self.answer()
+        except WorkerFailed:
+            self.stop()
+            raise
+
+    def answer(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], self.timeout)
+        if not ready:
+            raise WorkerFailed(f"no answer in {self.timeout:.0f} s")
+        text = self.process.stdout.readline()
+        if text:
+            return json.loads(text)
+        code = self.process.wait()
+        self.log.seek(0)
+        raise WorkerFailed(f"ended with {code}: {reason_in(self.log.read())}")
+
+    def visit(self, steps: int) -> list[dict]:
+        """What each of so many training steps took."""
+        try:
+            self.process.stdin.write(f"{steps}\n")
+        except BrokenPipeError:
+            pass  # the answer says why
+        try:
+            return self.answer()
+        except WorkerFailed:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.log):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
