@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+from remat_opt import ROOT
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -16,7 +18,7 @@ class WorkerFailed(RuntimeError):
 
 def reason_in(log: str) -> str:
     """The exception's own line of a traceback; PyTorch's hints come after it."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    lines = [line.strip() for line in log.replace(f"{ROOT}/", "").splitlines() if line.strip()]
     after = [i for i, line in enumerate(lines) if line.startswith("Traceback")]
     for line in lines[after[-1] + 1 :] if after else []:
         name = line.partition(":")[0]

@@ -84,7 +84,7 @@ def table(result: dict) -> str:
     for row in result["systems"]:
         start = f"  {row['label']:{WIDTH}}"
         if "error" in row:
-            lines.append(f"{start}  FAILED: {row['error']}")
+            lines.append(f"{start}  FAILED: {row['error'].rpartition('error: ')[2]}")
             continue
         cells = [cell(form, value(row)) for _, form, value in COLUMNS]
         if row.get("share_is_estimate"):
