@@ -15,6 +15,11 @@ inline constexpr const char* kKeep = "remat::keep";
 /// operator again.
 inline constexpr const char* kRegenerate = "remat::regenerate";
 
+/// `remat::drop(Tensor(a) x) -> Tensor(a)` and `remat::drop.list(Tensor(a)[] x) -> Tensor(a)[]`:
+/// identity; a backward that recomputes x does not hold on to it from one use to the next, but
+/// recomputes it for each.
+inline constexpr const char* kDrop = "remat::drop";
+
 /// `remat::checkpoint(Any self, str region, Any args, int version) -> Any`: runs method `region` of
 /// `self` on `(self, *args)`, keeping and recomputing as the method's marks say.
 inline constexpr const char* kCheckpoint = "remat::checkpoint";

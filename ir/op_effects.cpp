@@ -50,7 +50,7 @@ bool declaresAliases(const Node& node) {
 bool isFamiliar(const Node& node) {
   if (node.kind().is_aten() || node.kind().is_prim()) return true;
   const std::string op = node.kind().toQualString();
-  return op == kKeep || op == kRegenerate || op == kDropoutMask || op == kDropout;
+  return op == kKeep || op == kRegenerate || op == kDrop || op == kDropoutMask || op == kDropout;
 }
 
 }  // namespace

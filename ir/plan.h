@@ -6,9 +6,16 @@
 
 namespace remat::ir {
 
+/// What becomes of a storage that the backward asks for.
+enum Decision : char {
+  kRecompute = 0,          ///< made again once a backward, and then there until its last use
+  kKeep = 1,               ///< stays in memory
+  kRecomputeEachTime = 2,  ///< made again for every use: nothing of it is there in between
+};
+
 /// What to keep and what to recompute, decided per storage of one profile.
 struct Plan {
-  std::vector<char> keep;        ///< by storage id of the profile; meaningful for kValue storages
+  std::vector<char> keep;        ///< Decision by storage id of the profile; for kValue storages
   int64_t budget = 0;            ///< bytes of the step peak that were asked for
   int64_t predicted_peak = 0;    ///< bytes, by the simulator
   double recompute_seconds = 0;  ///< predicted, by the simulator

@@ -30,10 +30,14 @@ bool isRegenerate(const Node& node) {
   return node.kind() == c10::Symbol::fromQualString(kRegenerate);
 }
 
+bool isMark(const Node& node) {
+  return isKeep(node) || isRegenerate(node) || node.kind() == c10::Symbol::fromQualString(kDrop);
+}
+
 /// The operator's result that `mark` is on, behind further marks.
 const Value* markedBy(const Node& mark) {
   const Value* value = mark.input(0);
-  while (isKeep(*value->node()) || isRegenerate(*value->node())) value = value->node()->input(0);
+  while (isMark(*value->node())) value = value->node()->input(0);
   return value;
 }
 
@@ -89,7 +93,7 @@ class Checker {
 
   void check(const OrderedNode& ordered) {
     const Node& node = *ordered.node;
-    if (isKeep(node) || isRegenerate(node)) return;
+    if (isMark(node)) return;
     if (!isReplayableByForm(ordered)) {
       changing_.insert(&node);
       return;

@@ -51,19 +51,26 @@ double LocalSearch::cost(const Evaluation& evaluation, int64_t budget) const {
   return evaluation.recompute_seconds + penalty_per_byte_ * (above + excess);
 }
 
+void LocalSearch::set(int32_t decision, char value) {
+  char& present = keep_[decisions_[decision]];
+  changed_.push_back({decision, present});
+  present = value;
+}
+
 void LocalSearch::flip(int32_t decision) {
-  keep_[decisions_[decision]] ^= 1;
-  changed_.push_back(decision);
+  set(decision, isKept(decision) ? ir::kRecompute : ir::kKeep);
 }
 
 void LocalSearch::undo() {
-  for (int32_t decision : changed_) keep_[decisions_[decision]] ^= 1;
+  for (auto change = changed_.rbegin(); change != changed_.rend(); ++change) {
+    keep_[decisions_[change->decision]] = change->before;
+  }
 }
 
 void LocalSearch::propose() {
   changed_.clear();
   const auto count = static_cast<int32_t>(decisions_.size());
-  const int32_t kind = random_.below(20);
+  const int32_t kind = random_.below(each_time_ ? 30 : 20);
   const bool any = reached_.empty() || random_.below(8) == 0;
   const int32_t first =
       any ? random_.below(count) : reached_[random_.below(static_cast<int32_t>(reached_.size()))];
@@ -78,16 +85,25 @@ void LocalSearch::propose() {
       const int32_t second = first - reach + random_.below(2 * reach + 1);
       if (second < 0 || second >= count || second == first) continue;
       // The first is flipped already: unlike before, like now.
-      if (keep_[decisions_[second]] != keep_[decisions_[first]]) continue;
+      if (isKept(second) != isKept(first)) continue;
       flip(second);
       return;
     }
     return;
   }
-  const char target = kind < 17 ? 0 : 1;
-  const int32_t last = std::min(count, first + 2 + random_.below(kLongestRun));
+  const bool one = kind >= 20 && kind < 25;
+  const int32_t last = one ? first + 1 : std::min(count, first + 2 + random_.below(kLongestRun));
+  const auto target = static_cast<char>(kind < 17   ? ir::kRecompute
+                                        : kind < 20 ? ir::kKeep
+                                                    : ir::kRecomputeEachTime);
   for (int32_t decision = first; decision < last; ++decision) {
-    if (keep_[decisions_[decision]] != target) flip(decision);
+    const char present = keep_[decisions_[decision]];
+    // Undone by the same move.
+    if (one && present == target) {
+      set(decision, ir::kRecompute);
+    } else if (present != target && (kind < 20 || present == ir::kRecompute || one)) {
+      set(decision, target);
+    }
   }
 }
 
@@ -146,10 +162,15 @@ bool LocalSearch::improveBy(int64_t budget, int64_t& evaluations, double& curren
       changed_.clear();
       flip(first);
       attempt();
+      if (!each_time_ || isKept(first)) continue;
+      changed_.clear();
+      const bool again = keep_[decisions_[first]] == ir::kRecomputeEachTime;
+      set(first, again ? ir::kRecompute : ir::kRecomputeEachTime);
+      attempt();
       continue;
     }
     for (int32_t second = first + 1; second < count && evaluations > 0; ++second) {
-      if (keep_[decisions_[first]] == keep_[decisions_[second]]) continue;
+      if (isKept(first) == isKept(second)) continue;
       changed_.clear();
       flip(first);
       flip(second);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ir/plan.h"
 #include "passes/plan_archive.h"
 #include "passes/simulator.h"
 
@@ -43,6 +44,9 @@ class LocalSearch {
   /// the latter.
   void setPenalty(double weight, double excess_weight);
 
+  /// Whether changes may have storages recomputed for every use: for deep budgets.
+  void allowEachTime(bool allow) { each_time_ = allow; }
+
   /// A plan of random decisions.
   std::vector<char> anywhere();
 
@@ -56,7 +60,15 @@ class LocalSearch {
 
  private:
   double cost(const Evaluation& evaluation, int64_t budget) const;
+  /// One decision of the current plan, and what it was before the move under way.
+  struct Change {
+    int32_t decision;
+    char before;
+  };
+
   void propose();
+  bool isKept(int32_t decision) const { return keep_[decisions_[decision]] == ir::kKeep; }
+  void set(int32_t decision, char value);
   void flip(int32_t decision);
   void undo();
   Evaluation evaluate(double cost_limit, int64_t budget);
@@ -68,9 +80,10 @@ class LocalSearch {
   std::vector<int32_t> decisions_;  ///< profile storages, in order of production
   std::vector<int32_t> reached_;    ///< decisions that some saved slot can come to depend on
   std::vector<char> keep_;          ///< the current plan, by profile storage
-  std::vector<int32_t> changed_;    ///< decisions flipped by the move under way
-  double reachable_seconds_ = 0;    ///< when everything is dropped
-  double penalty_unit_ = 0;         ///< seconds per byte: recomputing everything / peak
+  std::vector<Change> changed_;     ///< by the move under way
+  bool each_time_ = false;
+  double reachable_seconds_ = 0;  ///< when everything is dropped
+  double penalty_unit_ = 0;       ///< seconds per byte: recomputing everything / peak
   double excess_weight_ = 0;
   double penalty_per_byte_ = 0;  ///< seconds
 };

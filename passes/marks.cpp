@@ -12,7 +12,7 @@ std::vector<char> keptStorages(const PlanningInput& input, const ir::Plan& plan)
   const ir::Profile& profile = input.profile;
   std::vector<char> kept(profile.storages.size(), 1);
   for (const int32_t candidate : Simulator(input).candidates()) {
-    kept[candidate] = plan.keep[candidate];
+    kept[candidate] = plan.keep[candidate] == ir::kKeep;
   }
   return kept;
 }
@@ -54,6 +54,21 @@ std::vector<int32_t> marksOf(const PlanningInput& input, const ir::Plan& plan) {
     }
   }
   return marks;
+}
+
+std::vector<int32_t> droppedValues(const PlanningInput& input, const ir::Plan& plan) {
+  const std::vector<char> recomputed = recomputedStorages(input, plan);
+  std::vector<int32_t> values;
+  const size_t end = std::min<size_t>(input.profile.values.size(), input.first_internal);
+  for (size_t value = 0; value < end; ++value) {
+    const std::vector<int32_t>& storages = input.profile.values[value].storages;
+    if (std::any_of(storages.begin(), storages.end(), [&](int32_t storage) {
+          return recomputed[storage] != 0 && plan.keep[storage] == ir::kRecomputeEachTime;
+        })) {
+      values.push_back(static_cast<int32_t>(value));
+    }
+  }
+  return values;
 }
 
 std::vector<char> recomputedStorages(const PlanningInput& input, const ir::Plan& plan) {

@@ -13,6 +13,10 @@ namespace remat {
 /// not seen is kept). In ascending order.
 std::vector<int32_t> marksOf(const PlanningInput& input, const ir::Plan& plan);
 
+/// The values for `remat::drop` marks: every one that holds a storage which is recomputed for each
+/// use, in ascending order.
+std::vector<int32_t> droppedValues(const PlanningInput& input, const ir::Plan& plan);
+
 /// By storage: whether a backward recomputes it under `plan`; what no slot and no replay needs is
 /// not recomputed although it is not kept either.
 std::vector<char> recomputedStorages(const PlanningInput& input, const ir::Plan& plan);

@@ -79,6 +79,7 @@ std::map<std::string, ir::ValueNote> valueNotes(const PlanningInput& input, cons
     note.source = node.source;
     if (!note.kept) {
       note.reason = node.op + " takes " + milliseconds(node.seconds);
+      if (plan.keep[storage] == ir::kRecomputeEachTime) note.reason += ", for each use";
     } else if (input.replayable[value.producer] == 0) {
       note.reason = refusals(remarks, node);
     } else if (note.bytes < input.minimum_bytes) {

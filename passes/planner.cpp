@@ -45,7 +45,8 @@ constexpr size_t kNearGuides = 6;
 class Planner::Search {
  public:
   Search(const PlanningInput& input, const PlannerOptions& options)
-      : forward_seconds_(input.profile.forwardSeconds()),
+      : options_(options),
+        forward_seconds_(input.profile.forwardSeconds()),
         simulator_(input),
         cuts_(simulator_, archive_),
         local_(simulator_, archive_, options.seed),
@@ -77,6 +78,7 @@ class Planner::Search {
       if (archive_.lowest()->evaluation.peak <= budget * 5 / 4) improve(budget, evaluations_);
       descend(budget);
       insist(budget);
+      if (options_.second_recomputation && archive_.best(budget) == nullptr) nest(budget);
     }
     ir::Plan plan = best(budget);
     plan.planning_seconds =
@@ -155,6 +157,14 @@ class Planner::Search {
     }
   }
 
+  /// Deep budgets: with storages that are recomputed for every use.
+  void nest(int64_t budget) {
+    local_.allowEachTime(true);
+    descend(budget);
+    insist(budget);
+    local_.allowEachTime(false);
+  }
+
   /// A budget that looks out of reach, though no proof says so, is tried from other starts: with
   /// everything dropped, from the lowest peak with much heat, and from anywhere.
   void insist(int64_t budget) {
@@ -228,13 +238,14 @@ class Planner::Search {
     const Timeline timeline = simulator_.trace(entry.keep);
     for (const SimulationModel::Storage& storage : simulator_.model().storages) {
       const int32_t id = storage.profile_storage;
-      const bool dropped = storage.candidate && !entry.keep[id];
+      const bool dropped = storage.candidate && entry.keep[id] != ir::kKeep;
       plan.kept += timeline.persists[id] && !dropped;
       plan.recomputed += dropped && timeline.replay_first[id] >= 0;
     }
     return plan;
   }
 
+  PlannerOptions options_;
   double forward_seconds_;
   Simulator simulator_;
   PlanArchive archive_;

@@ -18,6 +18,9 @@ struct PlannerOptions {
   /// Up to so many decisions all plans are simulated: the result is the best in the space "each
   /// value kept, or recomputed".
   int32_t exhaustive_decisions = 14;
+  /// Whether storages may be recomputed for every use of a backward, where a budget can't be met
+  /// otherwise.
+  bool second_recomputation = true;
   int bound_rounds = 3000;  ///< of LowerBound, per budget; fewer for longer steps
 };
 

@@ -100,7 +100,8 @@ struct Rewritten {
 Rewritten rewrite(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
                   const std::string& method) {
   Rewritten result;
-  result.region = rewriteRegion(analysis.graph, marksOf(input, plan), regeneratedValues(input, plan));
+  result.region = rewriteRegion(analysis.graph, {marksOf(input, plan), droppedValues(input, plan),
+                                                 regeneratedValues(input, plan)});
   result.module = ir::cloneForRewrite(analysis.prepared);
   ir::outlineRegion(result.module, method, result.region);
   return result;

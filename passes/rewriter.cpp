@@ -20,6 +20,8 @@ using torch::jit::Value;
 
 bool isKeep(const Node& node) { return node.kind() == c10::Symbol::fromQualString(ir::kKeep); }
 
+bool isDrop(const Node& node) { return node.kind() == c10::Symbol::fromQualString(ir::kDrop); }
+
 bool isTensor(const c10::Type& type) { return type.kind() == c10::TypeKind::TensorType; }
 
 bool isTensorList(const c10::Type& type) {
@@ -87,10 +89,10 @@ bool markAll(Graph& region, const std::vector<int32_t>& ids) {
   return !markable.empty();
 }
 
-/// What `value` is called behind the keep mark on it, if there is one.
+/// What `value` is called behind the mark on it, if there is one.
 Value* behindMarks(Value* value) {
   for (const auto& use : value->uses()) {
-    if (isKeep(*use.user)) return use.user->output();
+    if (isKeep(*use.user) || isDrop(*use.user)) return use.user->output();
   }
   return value;
 }
@@ -104,20 +106,24 @@ std::string joined(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
-                                     const std::vector<int32_t>& keep_values,
-                                     const std::vector<int32_t>& regenerate_values) {
+                                     const RegionMarks& marks) {
   auto region = prepared->copy();
+  std::vector<Value*> dropped;
   std::vector<Value*> regenerated;
   {
     const ir::RegionOrder order = ir::regionOrder(*region);
-    for (const int32_t id : regenerate_values) regenerated.push_back(order.values.at(id));
+    for (const int32_t id : marks.drop) dropped.push_back(order.values.at(id));
+    for (const int32_t id : marks.regenerate) regenerated.push_back(order.values.at(id));
   }
-  markAll(*region, keep_values);
+  markAll(*region, marks.keep);
   // A mark on a list is one more name for what it holds, which can put further values at risk.
   for (std::vector<int32_t> more = ir::valuesToKeepAnyway(*region);
        !more.empty() && markAll(*region, more); more = ir::valuesToKeepAnyway(*region)) {
   }
 
+  for (Value* value : dropped) {
+    if (behindMarks(value) == value) mark(*region, value, ir::kDrop);
+  }
   for (Value* value : regenerated) mark(*region, behindMarks(value), ir::kRegenerate);
 
   region->lint();

@@ -10,8 +10,15 @@ struct Graph;
 
 namespace remat {
 
+/// The values to mark, by ir::regionOrder.
+struct RegionMarks {
+  std::vector<int32_t> keep;
+  std::vector<int32_t> drop = {};        ///< recomputed for each use
+  std::vector<int32_t> regenerate = {};  ///< the internals of what makes them
+};
+
 /// The region for a prepared graph (passes/prepare.h): a copy with a `remat::keep` mark behind the
-/// producer of each value in `keep_values`, ids by ir::regionOrder of `prepared`, which stays as it
+/// producer of each value in `marks.keep`, ids by ir::regionOrder of `prepared`, which stays as it
 /// was.
 ///
 ///     %layer1_0_conv1 : Tensor = aten::conv2d(…)       %30 : Tensor = aten::conv2d(…)
@@ -25,12 +32,12 @@ namespace remat {
 /// Marked besides are values that share their bytes with a result of the region: those are alive as
 /// long as the caller wants them.
 ///
-/// `regenerate_values` get a `remat::regenerate` mark, behind the keep mark where they have both.
+/// Values of `marks.drop` get a `remat::drop` mark unless they are kept, those of
+/// `marks.regenerate` a `remat::regenerate` mark, behind the other one.
 ///
 /// Everything is checked before the copy is changed and the result is verified (ir/verifier.h);
 /// throws c10::Error that names the value at fault.
-std::shared_ptr<torch::jit::Graph> rewriteRegion(
-    const std::shared_ptr<torch::jit::Graph>& prepared, const std::vector<int32_t>& keep_values,
-    const std::vector<int32_t>& regenerate_values = {});
+std::shared_ptr<torch::jit::Graph> rewriteRegion(const std::shared_ptr<torch::jit::Graph>& prepared,
+                                                 const RegionMarks& marks);
 
 }  // namespace remat

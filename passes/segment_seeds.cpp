@@ -4,6 +4,8 @@
 #include <array>
 #include <limits>
 
+#include "ir/plan.h"
+
 namespace remat {
 namespace {
 
@@ -124,7 +126,7 @@ void SegmentSeeds::extend(std::vector<std::vector<Label>>& labels, int32_t end,
       for (; crossed < crossing.size() && crossing[crossed].slice >= begin; ++crossed) {
         const SimulationModel::Storage& storage = model_.storages[crossing[crossed].storage];
         if (!guide.persists[storage.profile_storage]) boundary += storage.bytes;
-        if (!guide.keep[storage.profile_storage]) {
+        if (guide.keep[storage.profile_storage] != ir::kKeep) {
           boundary_seconds += model_.nodes[model_.values[storage.root].producer].seconds;
         }
       }

@@ -160,6 +160,7 @@ struct SimulationModel::Builder {
       if (id >= 0) {
         Storage& to = model.storages[id];
         to.root = root_value;
+        to.internal = root[storage] >= input.first_internal;
         to.candidate = root_value >= 0 && replayable[storage] &&
                        to.bytes >= std::max<int64_t>(input.minimum_bytes, 1);
         if (to.candidate) continue;

@@ -16,6 +16,8 @@ class Rows {
     items_.push_back(item);
     offsets_.back() = static_cast<int32_t>(items_.size());
   }
+  int32_t offset(int32_t row) const { return offsets_[row]; }
+  int32_t itemCount() const { return static_cast<int32_t>(items_.size()); }
   int32_t size() const { return static_cast<int32_t>(offsets_.size()) - 1; }
   llvm::ArrayRef<int32_t> operator[](int32_t row) const {
     return {items_.data() + offsets_[row], items_.data() + offsets_[row + 1]};
@@ -68,6 +70,7 @@ struct SimulationModel {
         0;  ///< of these, the ones that match no value and therefore keep it in every plan
     bool candidate = false;  ///< the planner may decide to recompute it
     bool escapes = false;    ///< never dies in the step
+    bool internal = false;   ///< stands for what a node saved inside of itself
   };
 
   struct Slot {

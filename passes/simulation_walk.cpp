@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/plan.h"
 #include "llvm/ADT/ArrayRef.h"
 
 namespace remat {
@@ -14,6 +15,8 @@ SimulationWalk::SimulationWalk(const Model& model)
   const size_t values = model.values.size();
   const size_t nodes = model.nodes.size();
   kept_.resize(model.storages.size());
+  each_time_.resize(model.storages.size());
+  cacheable_.resize(values);
   replayed_.resize(model.storages.size());
   recomputable_.resize(values);
   start_.resize(values);
@@ -24,7 +27,9 @@ SimulationWalk::SimulationWalk(const Model& model)
   needed_outputs_.resize(nodes);
   executed_.resize(nodes);
   cached_.resize(values);
-  holders_.resize(2 * model.storages.size());
+  holders_.resize(model.storages.size());
+  held_.resize(model.value_storages.itemCount());
+  made_.reserve(16);
   dies_after_.resize(model.storages.size());
   dying_.resize(nodes);
   in_use_.reserve(64);
@@ -36,7 +41,9 @@ SimulationWalk::SimulationWalk(const Model& model)
 void SimulationWalk::decide(const std::vector<char>& keep) {
   for (int32_t s = 0; s < storage_count_; ++s) {
     const Model::Storage& storage = model_.storages[s];
-    kept_[s] = !storage.candidate || keep[storage.profile_storage];
+    const char decision = keep[storage.profile_storage];
+    kept_[s] = !storage.candidate || decision == ir::kKeep;
+    each_time_[s] = !kept_[s] && !storage.internal && decision == ir::kRecomputeEachTime;
   }
   for (size_t value = 0; value < model_.values.size(); ++value) {
     bool at_hand = model_.values[value].at_hand;
@@ -45,6 +52,11 @@ void SimulationWalk::decide(const std::vector<char>& keep) {
   }
   for (int32_t s = 0; s < storage_count_; ++s) {
     replayed_[s] = !kept_[s] && recomputable(model_.storages[s].root);
+  }
+  // A cached view would hold the bytes.
+  for (size_t value = 0; value < model_.values.size(); ++value) {
+    cacheable_[value] = 1;
+    for (int32_t s : model_.value_storages[value]) cacheable_[value] &= !each_time_[s];
   }
 }
 
@@ -78,7 +90,9 @@ void SimulationWalk::countNeeds() {
 }
 
 void SimulationWalk::countHolders() {
-  std::fill(holders_.begin(), holders_.end(), 0);
+  holders_.assign(model_.storages.size(), 0);
+  made_of_.clear();
+  free_.clear();
   for (int32_t s = 0; s < storage_count_; ++s) {
     const Model::Storage& storage = model_.storages[s];
     dies_after_[s] = storage.dies_after;
@@ -117,7 +131,9 @@ template <bool kTrace>
 void SimulationWalk::drop(int32_t instance) {
   if (--holders_[instance] > 0) return;
   const bool again = instance >= storage_count_;
-  const Model::Storage& storage = model_.storages[again ? instance - storage_count_ : instance];
+  const Model::Storage& storage =
+      model_.storages[again ? made_of_[instance - storage_count_] : instance];
+  if (again) free_.push_back(instance);
   live_ -= storage.bytes;
   if (kTrace) {
     (again ? timeline_->replay_last : timeline_->last_alive)[storage.profile_storage] = instant_;
@@ -138,7 +154,52 @@ bool SimulationWalk::runForward() {
 template <bool kTrace>
 void SimulationWalk::dropCached(int32_t value) {
   cached_[value] = 0;
-  for (int32_t s : model_.value_storages[value]) drop<kTrace>(instance(s));
+  const int32_t* held = held_.data() + model_.value_storages.offset(value);
+  const auto count = static_cast<int32_t>(model_.value_storages[value].size());
+  for (int32_t i = 0; i < count; ++i) {
+    if (held[i] >= 0) drop<kTrace>(held[i]);
+  }
+}
+
+/// A new allocation of `storage`, held once.
+int32_t SimulationWalk::allocate(int32_t storage) {
+  live_ += model_.storages[storage].bytes;
+  if (free_.empty()) {
+    holders_.push_back(1);
+    made_of_.push_back(storage);
+    return static_cast<int32_t>(holders_.size()) - 1;
+  }
+  const int32_t instance = free_.back();
+  free_.pop_back();
+  holders_[instance] = 1;
+  made_of_[instance - storage_count_] = storage;
+  return instance;
+}
+
+/// The allocation of `storage` that a result of `node` holds: its own, or that of an input which it
+/// is a view of; -1 where nothing shows it.
+int32_t SimulationWalk::instanceFor(int32_t node, int32_t storage) const {
+  if (!replayed_[storage]) return storage;
+  const ArrayRef<int32_t> allocs = model_.node_allocs[node];
+  for (size_t i = 0; i < allocs.size(); ++i) {
+    if (allocs[i] == storage) return made_[i];
+  }
+  for (int32_t input : model_.node_inputs[node]) {
+    if (!cached_[input]) continue;
+    const int32_t held = heldBy(input, storage);
+    if (held >= 0) return held;
+  }
+  return -1;
+}
+
+/// The allocation of `storage` that the cached `value` holds; -1: none.
+int32_t SimulationWalk::heldBy(int32_t value, int32_t storage) const {
+  const ArrayRef<int32_t> storages = model_.value_storages[value];
+  const int32_t* held = held_.data() + model_.value_storages.offset(value);
+  for (size_t i = 0; i < storages.size(); ++i) {
+    if (storages[i] == storage) return held[i];
+  }
+  return -1;
 }
 
 /// Outputs that nobody waits for are gone at once, and so are the op's internals and scratch.
@@ -147,26 +208,30 @@ void SimulationWalk::replay(int32_t node) {
   const Model::Node& executed = model_.nodes[node];
   raisePeak<kTrace>(live_ + executed.replay_peak);
   result_.recompute_seconds += executed.seconds;
+  made_.clear();
   for (int32_t s : model_.node_allocs[node]) {
-    // One holder while the op runs; a second execution shares the count with the first.
-    if (holders_[s + storage_count_]++ == 0) live_ += model_.storages[s].bytes;
+    made_.push_back(allocate(s));
     if (kTrace) {
       int32_t& first = timeline_->replay_first[model_.storages[s].profile_storage];
       if (first < 0) first = instant_;
     }
   }
   for (int32_t output : model_.node_outputs[node]) {
-    if (!recomputable(output) || cached_[output] || pending_[output] + in_run_[output] == 0)
-      continue;
+    if (!recomputable(output) || cached_[output] || asked(output) == 0) continue;
+    const ArrayRef<int32_t> storages = model_.value_storages[output];
+    int32_t* held = held_.data() + model_.value_storages.offset(output);
+    for (size_t i = 0; i < storages.size(); ++i) {
+      held[i] = instanceFor(node, storages[i]);
+      if (held[i] >= 0) holders_[held[i]]++;
+    }
     cached_[output] = 1;
-    for (int32_t s : model_.value_storages[output]) holders_[instance(s)]++;
   }
-  for (int32_t s : model_.node_allocs[node]) drop<kTrace>(s + storage_count_);
+  for (int32_t instance : made_) drop<kTrace>(instance);
   for (int32_t input : model_.node_inputs[node]) {
     if (!recomputable(input)) continue;
     in_run_[input]--;
     if (!executed_[node] && pending_[input] > 0) pending_[input]--;
-    if (cached_[input] && pending_[input] + in_run_[input] == 0) dropCached<kTrace>(input);
+    if (cached_[input] && asked(input) == 0) dropCached<kTrace>(input);
   }
   executed_[node] = 1;
 }
@@ -213,11 +278,11 @@ void SimulationWalk::unpack(const Model::Slot& slot) {
     return;
   }
   if (!cached_[slot.value]) materialise<kTrace>(slot.value);
-  const int32_t held = instance(slot.storage);
+  const int32_t held = replayed_[slot.storage] ? heldBy(slot.value, slot.storage) : slot.storage;
   holders_[held]++;
   in_use_.push_back(held);
   if (pending_[slot.value] > 0) pending_[slot.value]--;
-  if (cached_[slot.value] && pending_[slot.value] == 0) dropCached<kTrace>(slot.value);
+  if (cached_[slot.value] && asked(slot.value) == 0) dropCached<kTrace>(slot.value);
 }
 
 /// One handle less on a value; what nobody needs any more lets go of its inputs, boundaries of

@@ -35,8 +35,8 @@ class Simulator {
   Simulator& operator=(Simulator&&) noexcept;
   ~Simulator();
 
-  /// `keep` is indexed by the profile's storages; storages that can't be recomputed are kept
-  /// whatever it says.
+  /// `keep` holds an ir::Decision for each of the profile's storages; those that can't be
+  /// recomputed are kept whatever it says.
   Evaluation evaluate(const std::vector<char>& keep, const EvaluationLimits& limits = {});
 
   /// The same walk with everything noted on the way; several times the cost of `evaluate`.

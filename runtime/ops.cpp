@@ -103,6 +103,12 @@ const torch::jit::RegisterOperators kOperators({
     Operator(
         "remat::regenerate(Tensor(a) x) -> Tensor(a)", [](Stack&) {},
         c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator(
+        "remat::drop(Tensor(a) x) -> Tensor(a)", [](Stack&) {},
+        c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator(
+        "remat::drop.list(Tensor(a)[] x) -> Tensor(a)[]", [](Stack&) {},
+        c10::AliasAnalysisKind::FROM_SCHEMA),
     Operator("remat::dropout_mask(Tensor x, float p, bool train) -> Tensor", dropoutMaskOp,
              c10::AliasAnalysisKind::CONSERVATIVE),
     Operator("remat::dropout(Tensor(a) x, Tensor mask, float p, bool train) -> Tensor(a)",

@@ -26,7 +26,9 @@ bool isKind(const Node& node, const char* name) {
   return node.kind() == c10::Symbol::fromQualString(name);
 }
 
-bool isMark(const Node& node) { return isKind(node, ir::kKeep) || isKind(node, ir::kRegenerate); }
+bool isMark(const Node& node) {
+  return isKind(node, ir::kKeep) || isKind(node, ir::kRegenerate) || isKind(node, ir::kDrop);
+}
 
 /// What `value` is called: a mark takes over the name of what it marks.
 std::string nameOf(const Value& value) {
@@ -169,6 +171,7 @@ class Compiler {
     p.constants.resize(count);
     p.is_constant.assign(count, 0);
     p.kept.assign(count, 0);
+    p.dropped.assign(count, 0);
     p.tensor.assign(count, 0);
     p.producer.assign(count, -1);
     p.names.resize(count);
@@ -182,6 +185,9 @@ class Compiler {
       }
       if (isKind(*value->node(), ir::kKeep)) {
         mark(alias_[i]);
+      }
+      if (isKind(*value->node(), ir::kDrop)) {
+        p.dropped[alias_[i]] = 1;
       }
     }
   }
@@ -363,6 +369,7 @@ class Compiler {
       p.is_constant.push_back(0);
       p.tensor.push_back(1);
       p.kept.push_back(0);
+      p.dropped.push_back(0);
     }
     for (ProgramNode& node : p.nodes) {
       node.made = node.outputs;

@@ -34,7 +34,7 @@ struct ProgramNode {
       code;               ///< what the interpreter runs, where there is no operation
   std::string attribute;  ///< of a prim::GetAttr
   bool is_get_attribute = false;
-  bool is_mark = false;  ///< remat::keep or remat::regenerate: nothing to run
+  bool is_mark = false;  ///< remat::keep, regenerate or drop: nothing to run
   bool is_dropout_mask = false;
   HiddenState hidden_state = HiddenState::kNone;
   bool kernel_by_gradients = false;  ///< computes otherwise where nothing requires gradients
@@ -77,6 +77,7 @@ struct RegionProgram {
   std::vector<char> is_constant;       ///< by value id
   std::vector<char> kept;              ///< by value id
   std::vector<char> tensor;            ///< by value id: holds tensors
+  std::vector<char> dropped;           ///< by value id: recomputed for each use
   std::vector<char>
       boundary;  ///< by value id: kept, and a recomputable node reads it, or what renames it
   std::vector<int32_t> producer;       ///< node id by value id; -1: argument or constant

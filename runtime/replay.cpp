@@ -319,7 +319,7 @@ void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
       if (program.kept[output] != 0) {
         continue;
       }
-      if (session_ != nullptr && session_->isPending(output)) {
+      if (session_ != nullptr && session_->isPending(output) && program.dropped[output] == 0) {
         session_->store(output, outputs[k]);
       }
       if (reads_.count(output) != 0) {

@@ -114,12 +114,16 @@ Outcome run(const std::string& pass, const std::string& text) {
     for (const std::string& name : words(optionOf(text, "keep"))) {
       keep.push_back(order.value_ids.at(values.at(name)));
     }
+    std::vector<int32_t> drop;
+    for (const std::string& name : words(optionOf(text, "drop"))) {
+      drop.push_back(order.value_ids.at(values.at(name)));
+    }
     std::vector<int32_t> regenerate;
     for (const std::string& name : words(optionOf(text, "regenerate"))) {
       regenerate.push_back(order.value_ids.at(values.at(name)));
     }
     const std::string before = graph->toString(false);
-    out << rewriteRegion(graph, keep, regenerate)->toString(false);
+    out << rewriteRegion(graph, {keep, drop, regenerate})->toString(false);
     EXPECT_EQ(before, graph->toString(false)) << "the prepared graph was changed";
   } else if (pass == "verify") {
     for (const std::string& line : ir::verifyRegion(*graph)) out << line << "\n";

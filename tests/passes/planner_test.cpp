@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <random>
 
@@ -51,6 +52,7 @@ TEST(PlannerTest, EqualsTheExhaustiveOptimumOnSmallGraphs) {
   std::mt19937_64 random(11);
   PlannerOptions options;
   options.exhaustive_decisions = 0;
+  options.second_recomputation = false;
   int compared = 0;
   int equal = 0;
   double gaps = 0;
@@ -97,6 +99,7 @@ TEST(PlannerTest, AnUnreachableBudgetGetsTheLowestPeak) {
   std::mt19937_64 random(5);
   PlannerOptions options;
   options.exhaustive_decisions = 0;
+  options.second_recomputation = false;
   for (int trial = 0; trial < 10; ++trial) {
     const PlanningInput input = testing::randomProfile(random, 10);
     if (Simulator(input).candidates().size() > 12) continue;
@@ -127,6 +130,20 @@ TEST(PlannerTest, ASweepIsMonotone) {
     }
     EXPECT_EQ(plans.back().recompute_seconds, 0);
     EXPECT_EQ(plans.back().recomputed, 0);
+  }
+}
+
+TEST(PlannerTest, AChainsLowestPeakGrowsLessThanItsSquareRoot) {
+  for (const int layers : {25, 100}) {
+    PlannerOptions once;
+    once.second_recomputation = false;
+    const PlanningInput input = testing::uniformChain(layers, 1000, 1);
+    const ir::Plan single = Planner(input, once).minimum();
+    const ir::Plan nested = Planner(input).minimum();
+    // Segments and what is left of one, both of about the square root.
+    EXPECT_LE(single.predicted_peak, 2.2 * std::sqrt(layers) * 1000);
+    EXPECT_LE(nested.predicted_peak, 1.3 * std::sqrt(layers) * 1000);
+    expectHonest(input, nested);
   }
 }
 

@@ -5,6 +5,8 @@
 #include <memory>
 #include <set>
 
+#include "ir/plan.h"
+
 namespace remat::testing {
 namespace {
 
@@ -40,7 +42,8 @@ class Reference {
     findRoots();
     for (size_t s = 0; s < profile_.storages.size(); ++s) {
       kept_.push_back(profile_.storages[s].role != StorageRole::kValue || !candidate_[s] ||
-                      keep[s]);
+                      keep[s] == ir::kKeep);
+      each_time_.push_back(!kept_.back() && keep[s] == ir::kRecomputeEachTime);
     }
   }
 
@@ -217,6 +220,14 @@ class Reference {
     return nullptr;
   }
 
+  /// Uses that a recomputed value is kept for.
+  int asked(int32_t v) {
+    for (int32_t s : profile_.values[v].storages) {
+      if (each_time_[s]) return 0;
+    }
+    return pending_[v];
+  }
+
   void replay(int32_t node, std::map<int32_t, int>& in_run) {
     const ir::NodeProfile& profile = profile_.nodes[node];
     std::map<int32_t, Handle> made;
@@ -230,7 +241,7 @@ class Reference {
     }
     seconds_ += profile.seconds;
     for (int32_t v : recomputableOutputs(node)) {
-      if (cache_.count(v) > 0 || pending_[v] + in_run[v] == 0) continue;
+      if (cache_.count(v) > 0 || asked(v) + in_run[v] == 0) continue;
       Tensor& tensor = cache_[v];
       for (int32_t s : profile_.values[v].storages) {
         const StorageRole role = profile_.storages[s].role;
@@ -245,7 +256,7 @@ class Reference {
       if (!recomputable(v)) continue;
       in_run[v]--;
       if (replayed_.count(node) == 0) pending_[v]--;
-      if (pending_[v] + in_run[v] == 0) cache_.erase(v);
+      if (asked(v) + in_run[v] == 0) cache_.erase(v);
     }
     replayed_.insert(node);
   }
@@ -270,7 +281,8 @@ class Reference {
     }
     for (int32_t node : nodes) replay(node, in_run);
     in_use_.push_back(cache_.at(profile.value).at(profile.storage));
-    if (--pending_[profile.value] == 0) cache_.erase(profile.value);
+    --pending_[profile.value];
+    if (asked(profile.value) == 0) cache_.erase(profile.value);
   }
 
   void backward(const ir::BackwardStep& step) {
@@ -301,6 +313,7 @@ class Reference {
   std::vector<int32_t> root_;
   std::vector<char> candidate_;
   std::vector<char> kept_;
+  std::vector<char> each_time_;
   Meter meter_;
   double seconds_ = 0;
   std::map<int32_t, Handle> recorded_;                ///< lives as the profile says

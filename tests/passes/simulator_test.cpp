@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "ir/plan.h"
 #include "tests/passes/reference_simulator.h"
 #include "tests/passes/synthetic.h"
 
@@ -41,7 +42,11 @@ TEST(SimulatorTest, EqualsTheReferenceOnRandomPlansOfRandomProfiles) {
     for (int plan = 0; plan < 6; ++plan) {
       std::vector<char> keep = simulator.keepAll();
       const uint64_t share = random() % 4;
-      for (char& flag : keep) flag = random() % 4 < share;
+      const bool each_time = random() % 2 == 0;
+      for (char& flag : keep) {
+        flag = random() % 4 < share;
+        if (flag == ir::kRecompute && each_time && random() % 2 == 0) flag = ir::kRecomputeEachTime;
+      }
       const Evaluation expected = testing::simulateByReference(input, keep);
       const Evaluation actual = simulator.evaluate(keep);
       ASSERT_EQ(actual.peak, expected.peak) << "trial " << trial << ", plan " << plan;

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
       }
     }
     torch::jit::Module optimized = remat::ir::cloneForRewrite(module);
-    remat::ir::outlineRegion(optimized, "forward", remat::rewriteRegion(prepared, keep));
+    remat::ir::outlineRegion(optimized, "forward", remat::rewriteRegion(prepared, {keep}));
     optimized.save(argv[2]);
     return 0;
   } catch (const std::exception& error) {

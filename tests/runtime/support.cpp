@@ -74,6 +74,7 @@ std::shared_ptr<torch::jit::Graph> regionOf(const Module& module,
   const auto prepared = prepareGraph(module, "forward");
   const ir::RegionOrder order = ir::regionOrder(*prepared);
   std::vector<int32_t> values;
+  std::vector<int32_t> dropped;
   std::vector<int32_t> regenerated;
   const auto listed = [&](const std::string& kind) {
     return std::find(keep.begin(), keep.end(), kind) != keep.end();
@@ -83,11 +84,14 @@ std::shared_ptr<torch::jit::Graph> regionOf(const Module& module,
     if (listed(kind)) {
       values.push_back(static_cast<int32_t>(i));
     }
+    if (listed("each time " + kind)) {
+      dropped.push_back(static_cast<int32_t>(i));
+    }
     if (listed("inside of " + kind)) {
       regenerated.push_back(static_cast<int32_t>(i));
     }
   }
-  return rewriteRegion(prepared, values, regenerated);
+  return rewriteRegion(prepared, {values, dropped, regenerated});
 }
 
 std::shared_ptr<const RegionProgram> programOf(const Module& module,

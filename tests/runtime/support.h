@@ -41,7 +41,8 @@ at::Tensor randomTensor(at::IntArrayRef sizes, bool grad = false,
 
 /// The region of `module`'s forward: prepared, and marked are the values that nodes of the kinds
 /// `keep` make (`aten::matmul`), beside those that must be. `inside of aten::matmul` has what such
-/// nodes save inside of themselves made again.
+/// nodes save inside of themselves made again; `each time aten::tanh` recomputes their values for
+/// each use.
 std::shared_ptr<torch::jit::Graph> regionOf(const Module& module,
                                             const std::vector<std::string>& keep = {});
 /// The same, compiled.
