@@ -15,7 +15,8 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
-/// The reasons of the remarks on one place in the model, as `in-place-write, random`.
+}  // namespace
+
 std::string refusals(const std::vector<ir::Remark>& remarks, const ir::NodeProfile& node) {
   std::set<std::string> reasons;
   for (const ir::Remark& remark : remarks) {
@@ -30,6 +31,8 @@ std::string refusals(const std::vector<ir::Remark>& remarks, const ir::NodeProfi
   }
   return text.empty() ? "may not be replayed" : text;
 }
+
+namespace {
 
 /// Says on `value`, a result of a node whose internals are made again, what that spares.
 void addRegenerated(const PlanningInput& input, int32_t value,
@@ -80,8 +83,13 @@ std::map<std::string, ir::ValueNote> valueNotes(const PlanningInput& input, cons
     if (!note.kept) {
       note.reason = node.op + " takes " + milliseconds(node.seconds);
       if (plan.keep[storage] == ir::kRecomputeEachTime) note.reason += ", for each use";
+      if (!input.forced.empty() && input.forced[storage] == ir::kRecompute) {
+        note.reason += ", as was asked for";
+      }
     } else if (input.replayable[value.producer] == 0) {
       note.reason = refusals(remarks, node);
+    } else if (!input.forced.empty() && input.forced[storage] == ir::kKeep) {
+      note.reason = "as was asked for";
     } else if (note.bytes < input.minimum_bytes) {
       note.reason = ir::reasonName(ir::Reason::kBelowMinimumSaving);
     } else {

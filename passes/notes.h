@@ -12,4 +12,7 @@ namespace remat {
 std::map<std::string, ir::ValueNote> valueNotes(const PlanningInput& input, const ir::Plan& plan,
                                                 const std::vector<ir::Remark>& remarks);
 
+/// The reasons of the remarks on one place in the model, as `in-place-write, random`.
+std::string refusals(const std::vector<ir::Remark>& remarks, const ir::NodeProfile& node);
+
 }  // namespace remat

@@ -33,6 +33,10 @@ struct OptimizeOptions {
   int64_t reserve_bytes = 0;  ///< set aside from the budget
   double max_overhead = -1;   ///< bound on predicted extra time as a share of the step; < 0: none
   std::vector<std::string> allow_ops;  ///< unknown ops that may be replayed
+  /// Globs of module paths, see matchesModule: what these modules make is kept, or recomputed,
+  /// whatever it costs. Legality goes first.
+  std::vector<std::string> keep_modules;
+  std::vector<std::string> recompute_modules;
   /// Storages below this, or below a thousandth of the original's step peak where that is less (a
   /// small model's values are small), are kept.
   int64_t minimum_bytes = 65536;

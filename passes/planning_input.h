@@ -21,6 +21,11 @@ struct PlanningInput {
   ir::Profile profile;
   std::vector<char> replayable;   ///< by node of the profile
   int64_t minimum_bytes = 65536;  ///< smaller storages are not worth recomputing
+  /// By storage of the profile what the user wants of it (ir::Decision), or kFree; empty: all are
+  /// free. A storage forced to be kept is no decision. One forced to be recomputed stays one in
+  /// name: whatever a plan says of it, it is recomputed.
+  std::vector<char> forced;
+  static constexpr char kFree = -1;
   /// Values from this one on are not of the region: they stand for what nodes saved inside of
   /// themselves (exposeInternals).
   int32_t first_internal = std::numeric_limits<int32_t>::max();

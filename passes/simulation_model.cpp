@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "ir/plan.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace remat {
@@ -161,7 +162,9 @@ struct SimulationModel::Builder {
         Storage& to = model.storages[id];
         to.root = root_value;
         to.internal = root[storage] >= input.first_internal;
-        to.candidate = root_value >= 0 && replayable[storage] &&
+        const char forced = input.forced.empty() ? PlanningInput::kFree : input.forced[storage];
+        to.dropped = forced == ir::kRecompute;
+        to.candidate = root_value >= 0 && replayable[storage] && forced != ir::kKeep &&
                        to.bytes >= std::max<int64_t>(input.minimum_bytes, 1);
         if (to.candidate) continue;
       }

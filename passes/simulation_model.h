@@ -69,6 +69,7 @@ struct SimulationModel {
     int32_t opaque_slots =
         0;  ///< of these, the ones that match no value and therefore keep it in every plan
     bool candidate = false;  ///< the planner may decide to recompute it
+    bool dropped = false;    ///< a candidate that is recomputed whatever the plan says
     bool escapes = false;    ///< never dies in the step
     bool internal = false;   ///< stands for what a node saved inside of itself
   };

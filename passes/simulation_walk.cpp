@@ -42,7 +42,7 @@ void SimulationWalk::decide(const std::vector<char>& keep) {
   for (int32_t s = 0; s < storage_count_; ++s) {
     const Model::Storage& storage = model_.storages[s];
     const char decision = keep[storage.profile_storage];
-    kept_[s] = !storage.candidate || decision == ir::kKeep;
+    kept_[s] = !storage.candidate || (decision == ir::kKeep && !storage.dropped);
     each_time_[s] = !kept_[s] && !storage.internal && decision == ir::kRecomputeEachTime;
   }
   for (size_t value = 0; value < model_.values.size(); ++value) {
