@@ -28,6 +28,12 @@ struct Plan {
   int32_t kept = 0;        ///< kValue storages that stay for the backward
   int32_t recomputed = 0;  ///< kValue storages that a backward makes again
   double planning_seconds = 0;
+
+  /// Share of one forward that this plan recomputes beyond the bound: the least possible is at most
+  /// so much less.
+  double gap() const {
+    return recompute_share > lower_bound_share ? recompute_share - lower_bound_share : 0;
+  }
 };
 
 }  // namespace remat::ir

@@ -3,9 +3,13 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <set>
 
+#include "ir/location.h"
 #include "ir/outline.h"
+#include "ir/region_order.h"
 #include "ir/verifier.h"
+#include "passes/choices.h"
 #include "passes/extrapolate.h"
 #include "passes/graph_hash.h"
 #include "passes/legality.h"
@@ -105,6 +109,16 @@ void checkAllowedOps(const OptimizeOptions& options) {
                        ", which was to be allowed; correct it, or load the library that "
                        "registers it");
     }
+  }
+}
+
+void checkChoices(torch::jit::Graph& graph, const OptimizeOptions& options) {
+  std::set<std::string> paths;
+  for (const ir::OrderedNode& ordered : ir::regionOrder(graph).nodes) {
+    paths.insert(ir::locate(*ordered.node).module_path);
+  }
+  if (const std::string wrong = wrongChoice(paths, options); !wrong.empty()) {
+    throw ChoiceError(wrong);
   }
 }
 
@@ -223,6 +237,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   analysis.prepared = unoptimized(module, options.method);
   say(options, "preparing the graph");
   analysis.graph = prepareGraph(analysis.prepared, options.method);
+  checkChoices(*analysis.graph, options);
   const std::string hash = graphHash(*analysis.graph);
   analysis.profile = !options.profile_json.empty() ? reuse(options.profile_json, hash)
                      : !options.profile_batches.empty()

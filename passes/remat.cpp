@@ -9,6 +9,8 @@
 
 #include "ir/dump.h"
 #include "ir/outline.h"
+#include "passes/blockers.h"
+#include "passes/choices.h"
 #include "passes/internals.h"
 #include "passes/marks.h"
 #include "passes/module_state.h"
@@ -24,12 +26,13 @@ namespace {
 constexpr int kAttempts = 3;
 constexpr int kOverheadSteps = 12;
 
-PlanningInput planningInput(const Analysis& analysis) {
+PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
   PlanningInput input;
   input.profile = analysis.profile;
   input.replayable = analysis.replayable;
   input.minimum_bytes = analysis.minimum_bytes;
   exposeInternals(input);
+  applyChoices(options, input);
   return input;
 }
 
@@ -66,13 +69,22 @@ ir::Plan planForOverhead(Planner& planner, const Analysis& analysis, double max_
   return best;
 }
 
+/// The plan with the lowest peak, searched again as that budget: the fastest known there, and its
+/// bound.
+ir::Plan minimumPlan(Planner& planner) {
+  const ir::Plan lowest = planner.minimum();
+  ir::Plan plan = planner.plan(lowest.predicted_peak);
+  plan.planning_seconds += lowest.planning_seconds;
+  return plan;
+}
+
 ir::Plan choosePlan(Planner& planner, const Budget& budget, const Analysis& analysis,
                     const OptimizeOptions& options) {
   if (options.max_overhead >= 0) {
     return planForOverhead(planner, analysis, options.max_overhead);
   }
   if (budget.kind == Budget::Kind::kMinimum) {
-    return planner.minimum();
+    return minimumPlan(planner);
   }
   return planner.plan(budgetBytes(budget, analysis, options));
 }
@@ -81,7 +93,8 @@ ir::Plan choosePlan(Planner& planner, const Budget& budget, const Analysis& anal
 std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& options,
                          const ir::Plan& plan) {
   const bool bounded = options.budget.kind != Budget::Kind::kMinimum && options.max_overhead < 0;
-  if (bounded && analysis.original_peak <= budgetBytes(options.budget, analysis, options)) {
+  if (bounded && options.recompute_modules.empty() &&
+      analysis.original_peak <= budgetBytes(options.budget, analysis, options)) {
     return "the model's step peak of " + ir::formatBytes(analysis.original_peak) +
            " is within the budget as it is";
   }
@@ -131,7 +144,7 @@ std::string bytesText(int64_t bytes, ir::Rounding rounding) {
 }  // namespace
 
 std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
-                          const std::string& method) {
+                          const std::string& method, const std::string& blockers) {
   std::string list;
   for (size_t i = 0; i < budgets.size(); ++i) {
     const bool last = i + 1 == budgets.size();
@@ -141,18 +154,25 @@ std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable
   return std::string("the budget") + (budgets.size() == 1 ? "" : "s") + " of " + list +
          " can't be met: the lowest reachable peak of " + method + " is " +
          bytesText(reachable, ir::Rounding::kUp) +
-         ", predicted; ask for that much or --budget min, or use a smaller batch";
+         ", predicted; ask for that much or --budget min, or use a smaller batch" + blockers;
+}
+
+std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
+                       const OptimizeOptions& options) {
+  return blockersText(blockers(planningInput(analysis, options), plan, analysis.remarks));
 }
 
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options) {
-  Planner planner(planningInput(analysis));
+  const PlanningInput input = planningInput(analysis, options);
+  Planner planner(input);
   std::vector<ir::Plan> plans;
   plans.reserve(budgets.size() + 1);
   for (const Budget& budget : budgets) {
     plans.push_back(choosePlan(planner, budget, analysis, options));
   }
-  plans.push_back(planner.minimum());
+  plans.push_back(minimumPlan(planner));
+  for (ir::Plan& plan : plans) settleChoices(input, plan);
   return plans;
 }
 
@@ -165,7 +185,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     }
   };
   Analysis analysis = analyze(module, inputs, options);
-  const PlanningInput input = planningInput(analysis);
+  const PlanningInput input = planningInput(analysis, options);
   Planner planner(input);
   OptimizeResult result;
   result.original_peak = analysis.original_peak;
@@ -184,13 +204,16 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     say("planning");
     result.plan = choosePlan(planner, budget, analysis, options);
+    settleChoices(input, result.plan);
     if (const std::string reason = reasonToStay(analysis, options, result.plan); !reason.empty()) {
       result.reason_unchanged = reason;
       break;
     }
     if (bounded && result.plan.predicted_peak > asked) {
       const int64_t reachable = std::min(result.plan.predicted_peak, analysis.original_peak);
-      throw BudgetError(budgetsMissed({asked}, reachable, options.method), reachable);
+      const std::string blocking = blockersText(blockers(input, result.plan, analysis.remarks));
+      throw BudgetError(budgetsMissed({asked}, reachable, options.method, blocking), reachable,
+                        blocking);
     }
     result.plan.budget = bounded ? asked : result.plan.predicted_peak;
     say("rewriting");

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/annotations.h"
@@ -23,16 +24,23 @@ class RematError : public std::runtime_error {
 /// The budget can't be met; `what` names the smallest reachable peak.
 class BudgetError : public RematError {
  public:
-  BudgetError(const std::string& what, int64_t minimum_peak)
-      : RematError(what), minimum_peak(minimum_peak) {}
+  BudgetError(const std::string& what, int64_t minimum_peak, std::string blockers = "")
+      : RematError(what), minimum_peak(minimum_peak), blockers(std::move(blockers)) {}
   int64_t minimum_peak;  ///< bytes
+  std::string blockers;  ///< what of it can't be recomputed, see blockersText; may be empty
+};
+
+/// OptimizeOptions::keep_modules or recompute_modules don't fit the model.
+class ChoiceError : public RematError {
+ public:
+  using RematError::RematError;
 };
 
 /// `the budget of 5.3 MB (5350000 bytes) can't be met: the lowest reachable peak of forward is 5.4
-/// MB (5380000 bytes), predicted; …`. Budgets are rounded down and the peak up: they never read
-/// alike.
+/// MB (5380000 bytes), predicted; …`, with `blockers` (blockersText) behind. Budgets are rounded
+/// down and the peak up: they never read alike.
 std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
-                          const std::string& method);
+                          const std::string& method, const std::string& blockers);
 
 /// What is known of a model before a budget is chosen.
 struct Analysis {
@@ -55,6 +63,10 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
 /// peak.
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options);
+
+/// What holds the peak of `plan` up, in words: see blockersText.
+std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
+                       const OptimizeOptions& options);
 
 struct OptimizeResult {
   bool changed = false;          ///< false: nothing to gain, `module` is the model as it was

@@ -147,6 +147,20 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
       ->type_name("NAME")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_option(
+          "--keep", options.keep,
+          "What modules of this path make is kept whatever it costs, as layer1.* or *.attn: "
+          "a module whose path matches, and all in it. Repeat it for more")
+      ->type_name("GLOB")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_option(
+          "--recompute", options.recompute,
+          "What modules of this path make is always recomputed, as far as it may be. Repeat "
+          "it for more")
+      ->type_name("GLOB")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   auto* batches =
       verb.add_option("--profile-batches", options.profile_batches,
                       "For a model too big to run once as it is: record at these two smaller batch "
@@ -223,6 +237,8 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
     }
   }
   options.allow_ops = planning.allow_ops;
+  options.keep_modules = planning.keep;
+  options.recompute_modules = planning.recompute;
   if (!planning.reserve.empty()) {
     options.reserve_bytes = parseOption("--reserve", [&] { return parseBytes(planning.reserve); });
   }

@@ -31,6 +31,8 @@ struct PlanningOptions {
   std::string device_memory;
   std::string optimizer;
   std::vector<std::string> allow_ops;
+  std::vector<std::string> keep;
+  std::vector<std::string> recompute;
   std::vector<int64_t> profile_batches;
   int64_t batch_dim = 0;
   std::string profile;

@@ -65,14 +65,14 @@ OptimizeResult optimizeSession(const Session& session, int64_t device_memory,
     } catch (const BudgetError& error) {
       if (device_memory == 0) throw;
       const int64_t needed = device_memory - options.budget.bytes + error.minimum_peak;
-      throw ToolError(kOverBudget,
-                      session.file.path + ": needs --device-memory of at least " +
-                          ir::formatBytes(needed, ir::Rounding::kUp) + " (" +
-                          std::to_string(needed) + " bytes): the lowest reachable step peak of " +
-                          options.method + " is " +
-                          ir::formatBytes(error.minimum_peak, ir::Rounding::kUp) + ", and " +
-                          ir::formatBytes(options.budget.bytes, ir::Rounding::kDown) +
-                          " are left for it; ask for that much, or use a smaller batch");
+      throw ToolError(
+          kOverBudget,
+          session.file.path + ": needs --device-memory of at least " +
+              ir::formatBytes(needed, ir::Rounding::kUp) + " (" + std::to_string(needed) +
+              " bytes): the lowest reachable step peak of " + options.method + " is " +
+              ir::formatBytes(error.minimum_peak, ir::Rounding::kUp) + ", and " +
+              ir::formatBytes(options.budget.bytes, ir::Rounding::kDown) +
+              " are left for it; ask for that much, or use a smaller batch" + error.blockers);
     }
   });
 }
@@ -175,9 +175,11 @@ void printSummary(const OptimizeArguments& arguments, const OptimizeResult& resu
   printPeak("predicted peak", result.plan.predicted_peak, result.original_peak);
   if (result.measured_peak > 0)
     printPeak("measured peak", result.measured_peak, result.original_peak);
-  std::printf("  %-16s%12s  of one forward; %d of %d storages\n", "recomputed",
-              percent(result.plan.recompute_share).c_str(), result.plan.recomputed,
-              result.plan.recomputed + result.plan.kept);
+  std::printf(
+      "  %-16s%12s  of one forward, at most %s more than the least possible; %d of %d storages\n",
+      "recomputed", percent(result.plan.recompute_share).c_str(),
+      percent(result.plan.gap()).c_str(), result.plan.recomputed,
+      result.plan.recomputed + result.plan.kept);
   const std::string& limit = arguments.planning.max_overhead;
   std::printf("  %-16s%12s  predicted, of the step%s\n", "extra time",
               percent(result.extra_time_share).c_str(),

@@ -48,6 +48,7 @@ struct Curve {
   std::vector<int64_t> extrapolated_from;
   std::string extrapolated;  ///< in words
   ir::Plan minimum;
+  std::string blockers;   ///< of the minimum
   std::vector<Row> rows;  ///< in the order of the budgets
 };
 
@@ -60,6 +61,7 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
   const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
   curve.minimum = plans.back();
   curve.minimum.budget = curve.minimum.predicted_peak;
+  curve.blockers = blockersOf(analysis, curve.minimum, options);
   for (size_t i = 0; i < budgets.size(); ++i) {
     const bool minimum = budgets[i].kind == Budget::Kind::kMinimum;
     curve.rows.push_back({minimum ? curve.minimum : plans.at(i), minimum});
@@ -76,12 +78,16 @@ llvm::json::Value toJson(const Curve& curve) {
     points.push_back(llvm::json::Object{{"budget", plan.budget},
                                         {"predicted_peak", plan.predicted_peak},
                                         {"recompute_share", plan.recompute_share},
+                                        {"recompute_seconds", plan.recompute_seconds},
+                                        {"lower_bound_share", plan.lower_bound_share},
+                                        {"gap", plan.gap()},
                                         {"kept", plan.kept},
                                         {"recomputed", plan.recomputed},
                                         {"planning_seconds", plan.planning_seconds}});
   }
   llvm::json::Object object{{"original_peak", curve.original_peak},
                             {"minimum_peak", curve.minimum.predicted_peak},
+                            {"lower_bound_peak", curve.minimum.peak_bound},
                             {"points", std::move(points)}};
   if (!curve.extrapolated_from.empty()) {
     object["extrapolated_from"] = llvm::json::Array(curve.extrapolated_from);
@@ -94,10 +100,10 @@ void printTable(const Curve& curve) {
               ir::formatBytes(curve.original_peak).c_str(),
               ir::formatBytes(curve.minimum.predicted_peak).c_str());
   if (!curve.extrapolated.empty()) std::printf("all of it %s\n", curve.extrapolated.c_str());
-  std::printf("%12s %8s %12s %8s %12s %6s %11s %10s\n", "budget", "", "predicted", "", "recomputed",
-              "kept", "recomputed", "planning");
-  std::printf("%12s %8s %12s %8s %12s %6s %11s %10s\n", "", "", "peak", "", "of a forward", "",
-              "storages", "seconds");
+  std::printf("%12s %8s %12s %8s %12s %10s %8s %8s %6s %11s %10s\n", "budget", "", "predicted", "",
+              "recomputed", "recomputed", "at least", "gap", "kept", "recomputed", "planning");
+  std::printf("%12s %8s %12s %8s %12s %10s %8s %8s %6s %11s %10s\n", "", "", "peak", "",
+              "of a forward", "seconds", "", "at most", "", "storages", "seconds");
   const auto share = [&](int64_t bytes) {
     return percent(static_cast<double>(bytes) /
                    static_cast<double>(std::max<int64_t>(curve.original_peak, 1)));
@@ -113,10 +119,11 @@ void printTable(const Curve& curve) {
                   plan.budget < curve.original_peak ? "out of reach" : "as it is");
       continue;
     }
-    std::printf("%12s %8s %12s %8s %12s %6d %11d %10.2f\n", budget.c_str(),
+    std::printf("%12s %8s %12s %8s %12s %10.4f %8s %8s %6d %11d %10.2f\n", budget.c_str(),
                 share(plan.budget).c_str(), ir::formatBytes(plan.predicted_peak).c_str(),
                 share(plan.predicted_peak).c_str(), percent(plan.recompute_share).c_str(),
-                plan.kept, plan.recomputed, plan.planning_seconds);
+                plan.recompute_seconds, percent(plan.lower_bound_share).c_str(),
+                percent(plan.gap()).c_str(), plan.kept, plan.recomputed, plan.planning_seconds);
   }
 }
 
@@ -133,7 +140,7 @@ void refuseMissed(const PlanArguments& arguments, const Curve& curve) {
       kOverBudget,
       arguments.run.model + ": " +
           budgetsMissed(missed, std::min(curve.minimum.predicted_peak, curve.original_peak),
-                        arguments.run.method));
+                        arguments.run.method, curve.blockers));
 }
 
 int planModel(const PlanArguments& arguments) {

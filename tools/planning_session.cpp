@@ -41,6 +41,8 @@ void rethrowNamed(const std::string& model, const std::exception_ptr& error) {
     throw;
   } catch (const BudgetError& budget) {
     throw ToolError(kOverBudget, model + ": " + budget.what());
+  } catch (const ChoiceError& choice) {
+    throw usage(model + ": " + choice.what());
   } catch (const std::exception& other) {
     throw refused(model + ": " + oneLine(other));
   }

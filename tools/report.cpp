@@ -68,6 +68,8 @@ std::string summaryRows(const Report& report) {
   if (!result.changed) return rows + row("result", "unchanged: " + result.reason_unchanged);
   char share[32];
   std::snprintf(share, sizeof share, "%.1f %%", 100 * result.plan.recompute_share);
+  char gap[64];
+  std::snprintf(gap, sizeof gap, "at most %.1f %% of one forward", 100 * result.plan.gap());
   char extra[32];
   std::snprintf(extra, sizeof extra, "%.1f %%", 100 * result.extra_time_share);
   return rows + row("budget", ir::formatBytes(result.plan.budget)) +
@@ -75,7 +77,7 @@ std::string summaryRows(const Report& report) {
          row("measured peak", result.measured_peak > 0
                                   ? ir::formatBytes(result.measured_peak)
                                   : "not measured: " + extrapolationText(result.profile)) +
-         row("recomputed share of one forward", share) +
+         row("recomputed share of one forward", share) + row("more than the least possible", gap) +
          row("predicted extra time of a step", extra) +
          row("storages kept", std::to_string(result.plan.kept)) +
          row("storages recomputed", std::to_string(result.plan.recomputed));
@@ -100,6 +102,8 @@ llvm::json::Value toJson(const Report& report) {
            {"measured", result.changed ? result.measured_peak : result.original_peak}}},
       {"budget", result.plan.budget},
       {"recompute_share", result.plan.recompute_share},
+      {"lower_bound_share", result.plan.lower_bound_share},
+      {"gap", result.plan.gap()},
       {"extra_time_share", result.changed ? result.extra_time_share : 0.0},
       {"kept", result.plan.kept},
       {"recomputed", result.plan.recomputed},

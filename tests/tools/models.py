@@ -116,6 +116,15 @@ class Printing(Trunk):
         return self.head(self.layers(x))
 
 
+class Looping(Trunk):
+    """A loop, which is run whole and keeps what it saved."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(6):
+            x = torch.tanh(x) * 1.5
+        return self.head(self.layers(x))
+
+
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -152,6 +161,7 @@ def build(name: str) -> nn.Module:
         "printing": Printing,
         "attention": Attention,
         "scalar": Scalar,
+        "looping": Looping,
         "linear": lambda: nn.Linear(128, 10),
     }
     return makers[name]().train()

@@ -112,18 +112,24 @@ def test_verify_prints_a_table(tmp_path):
 def test_plan_json(tmp_path):
     model = models.save("mlp", tmp_path / "model.pt")
     curve = remat_opt.succeed_json("plan", model, "--input", models.ROWS)
-    assert sorted(curve) == ["minimum_peak", "original_peak", "points"]
+    assert sorted(curve) == ["lower_bound_peak", "minimum_peak", "original_peak", "points"]
+    assert 0 < curve["lower_bound_peak"] <= curve["minimum_peak"]
     points = curve["points"]
     assert len(points) >= 5
     for point in points:
         assert sorted(point) == [
             "budget",
+            "gap",
             "kept",
+            "lower_bound_share",
             "planning_seconds",
             "predicted_peak",
+            "recompute_seconds",
             "recompute_share",
             "recomputed",
         ]
+        assert point["gap"] == pytest.approx(point["recompute_share"] - point["lower_bound_share"])
+        assert 0 <= point["lower_bound_share"] <= point["recompute_share"]
         assert point["predicted_peak"] <= point["budget"]
     peaks = [point["predicted_peak"] for point in points]
     assert peaks == sorted(peaks, reverse=True), "a lower budget never gives a higher peak"
