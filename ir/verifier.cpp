@@ -101,7 +101,9 @@ class Checker {
     bool reads_written = false;
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       if (isStatisticInput(node, i)) continue;
-      reads_written |= reaches(*node.input(i), written_later_);
+      // What a list holds when it is read again is not what a plan saw.
+      const bool list = node.input(i)->type()->kind() == c10::TypeKind::ListType;
+      reads_written |= reaches(*node.input(i), list ? written_ : written_later_);
     }
     if (reads_written) changing_.insert(&node);
     for (const Value* output : node.outputs()) {
@@ -114,7 +116,7 @@ class Checker {
       } else if (reaches(*output, written_)) {
         findings_.push_back({id, "shares its bytes with what the region writes"});
       } else if (reads_written) {
-        findings_.push_back({id, "is made from what the region writes later"});
+        findings_.push_back({id, "is made from what the region writes"});
       }
     }
   }

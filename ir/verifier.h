@@ -13,9 +13,10 @@ namespace remat::ir {
 /// Checks a region's graph. A backward may recompute every value without a `remat::keep` mark that
 /// a node makes which may be replayed by its form (see isReplayableByForm). No such value may share
 /// its bytes with a result of the region or with what the region writes, nor come from a node that
-/// reads what is written later. Every mark is on a tensor or a list of tensors. Returns one line
-/// per violation, naming node, module path and source line; empty: fine. Where `remat::regenerate`
-/// is on a result, its operator may run again: it would do the same.
+/// reads what is written later, or a list that is written at all. Every mark is on a tensor or a
+/// list of tensors. Returns one line per violation, naming node, module path and source line;
+/// empty: fine. Where `remat::regenerate` is on a result, its operator may run again: it would do
+/// the same.
 std::vector<std::string> verifyRegion(torch::jit::Graph& region);
 
 /// Values (ids by regionOrder) that must carry a mark for verifyRegion to be content, whatever the

@@ -10,6 +10,7 @@
 #include "passes/fold_constants.h"
 #include "passes/functionalize.h"
 #include "passes/inline_calls.h"
+#include "passes/list_versions.h"
 #include "passes/readable_names.h"
 
 namespace remat {
@@ -18,6 +19,7 @@ bool prepareInlined(const std::shared_ptr<torch::jit::Graph>& graph) {
   bool changed = foldConstants(graph);
   // Before dropout_mask comes in, which LibTorch's alias analysis takes for a writer of everything.
   changed |= torch::jit::RemoveListMutation(graph);
+  changed |= makeListVersions(*graph);
   // Before in-place ops: in evaluation mode a dropout's result is its input, which only this form
   // shows.
   changed |= makeDropoutExplicit(graph);

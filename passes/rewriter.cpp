@@ -4,6 +4,8 @@
 #include <llvm/ADT/SmallVector.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "ir/names.h"
@@ -108,14 +110,18 @@ std::string joined(const std::vector<std::string>& lines) {
 std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
                                      const RegionMarks& marks) {
   auto region = prepared->copy();
+  std::vector<int32_t> kept;
   std::vector<Value*> dropped;
   std::vector<Value*> regenerated;
   {
     const ir::RegionOrder order = ir::regionOrder(*region);
+    // What a branch returns was made in an arm, and is decided on there.
+    std::copy_if(marks.keep.begin(), marks.keep.end(), std::back_inserter(kept),
+                 [&](int32_t id) { return order.values.at(id)->node()->kind() != c10::prim::If; });
     for (const int32_t id : marks.drop) dropped.push_back(order.values.at(id));
     for (const int32_t id : marks.regenerate) regenerated.push_back(order.values.at(id));
   }
-  markAll(*region, marks.keep);
+  markAll(*region, kept);
   // A mark on a list is one more name for what it holds, which can put further values at risk.
   for (std::vector<int32_t> more = ir::valuesToKeepAnyway(*region);
        !more.empty() && markAll(*region, more); more = ir::valuesToKeepAnyway(*region)) {
