@@ -60,6 +60,11 @@ class Reader {
     return value->str();
   }
 
+  /// Empty where it is missing.
+  std::string optionalString(llvm::StringRef key) const {
+    return object_->get(key) == nullptr ? "" : string(key);
+  }
+
   bool boolean(llvm::StringRef key) const {
     const auto value = at(key).getAsBoolean();
     if (!value) fail("'" + key + "' of " + where_ + " is not a boolean");
@@ -127,6 +132,8 @@ std::string toJson(const Annotations& annotations) {
                     {"inputs", utf8(annotations.inputs)},
                     {"device", utf8(annotations.device)},
                     {"loss", utf8(annotations.loss)},
+                    {"plan_hash", utf8(annotations.plan_hash)},
+                    {"profile_hash", utf8(annotations.profile_hash)},
                     {"budget", annotations.budget},
                     {"original_peak", annotations.original_peak},
                     {"predicted_peak", annotations.predicted_peak},
@@ -153,6 +160,8 @@ Annotations annotationsFromJson(const std::string& text) {
   annotations.inputs = root.string("inputs");
   annotations.device = root.string("device");
   annotations.loss = root.string("loss");
+  annotations.plan_hash = root.optionalString("plan_hash");
+  annotations.profile_hash = root.optionalString("profile_hash");
   annotations.budget = root.bytes("budget");
   annotations.original_peak = root.bytes("original_peak");
   annotations.predicted_peak = root.bytes("predicted_peak");

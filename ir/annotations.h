@@ -22,11 +22,13 @@ struct Annotations {
   std::string method;
   std::string inputs;  ///< the sample inputs that were planned for
   std::string device;
-  std::string loss;                         ///< of the step that was planned for, see lossName
-  int64_t budget = 0;                       ///< bytes of the step peak
-  int64_t original_peak = 0;                ///< bytes, measured
-  int64_t predicted_peak = 0;               ///< bytes, by the simulator
-  double recompute_share = 0;               ///< of one forward, by the simulator
+  std::string plan_hash;       ///< of graph and decisions, see planHash; empty in earlier files
+  std::string profile_hash;    ///< of the profile that was planned with; empty in earlier files
+  std::string loss;            ///< of the step that was planned for, see lossName
+  int64_t budget = 0;          ///< bytes of the step peak
+  int64_t original_peak = 0;   ///< bytes, measured
+  int64_t predicted_peak = 0;  ///< bytes, by the simulator
+  double recompute_share = 0;  ///< of one forward, by the simulator
   std::map<std::string, ValueNote> values;  ///< by the value's debug name in the region
 };
 

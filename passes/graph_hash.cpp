@@ -9,8 +9,9 @@
 
 namespace remat {
 
-std::string graphHash(const torch::jit::Graph& graph) {
-  const std::string text = ir::dumpGraph(graph);
+std::string graphHash(const torch::jit::Graph& graph) { return textHash(ir::dumpGraph(graph)); }
+
+std::string textHash(const std::string& text) {
   std::string digits;
   llvm::raw_string_ostream(digits) << llvm::format_hex_no_prefix(llvm::xxHash64(text), 16);
   return digits;

@@ -42,6 +42,9 @@ struct OptimizeOptions {
   int64_t minimum_bytes = 65536;
   bool measure = true;       ///< measure the result and plan again while it is above the budget
   std::string profile_json;  ///< a profile to reuse instead of recording one
+  /// A plan (SavedPlan) to reuse instead of making one, for the budget above; the model is
+  /// rewritten even where nothing is to be gained. Empty: none.
+  std::string plan_json;
   /// Two batch sizes to profile at instead of the inputs' own, for models too big to run there
   /// once: bytes and times are extrapolated, and nothing is measured. Empty: the inputs as they
   /// are.

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "ir/dump.h"
 #include "ir/outline.h"
 #include "passes/blockers.h"
 #include "passes/choices.h"
+#include "passes/graph_hash.h"
 #include "passes/internals.h"
 #include "passes/marks.h"
 #include "passes/module_state.h"
@@ -30,7 +32,8 @@ PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& opt
   PlanningInput input;
   input.profile = analysis.profile;
   input.replayable = analysis.replayable;
-  input.minimum_bytes = analysis.minimum_bytes;
+  // A given plan must not depend on what was measured here.
+  input.minimum_bytes = options.plan_json.empty() ? analysis.minimum_bytes : 1;
   exposeInternals(input);
   applyChoices(options, input);
   return input;
@@ -105,6 +108,29 @@ std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& option
   return "";
 }
 
+ir::Plan reusedPlan(const PlanningInput& input, const OptimizeOptions& options, int64_t asked) {
+  ir::Plan plan;
+  try {
+    const SavedPlan saved = savedPlanFromJson(options.plan_json);
+    if (saved.graph_hash != input.profile.graph_hash) {
+      throw RematError("the plan was made for another model or method; make one for this one");
+    }
+    plan = planOf(saved, input);
+  } catch (const RematError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw RematError(std::string("the plan can't be used: ") + error.what());
+  }
+  if (asked > 0 && plan.predicted_peak > asked) {
+    throw BudgetError(
+        "the plan's peak is " + ir::formatBytes(plan.predicted_peak, ir::Rounding::kUp) +
+            " with the present profile, predicted, and above its budget of " +
+            ir::formatBytes(asked, ir::Rounding::kDown) + "; make one for these inputs",
+        plan.predicted_peak);
+  }
+  return plan;
+}
+
 struct Rewritten {
   torch::jit::Module module;
   std::shared_ptr<torch::jit::Graph> region;
@@ -176,6 +202,13 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
   return plans;
 }
 
+SavedPlan savePlan(const Analysis& analysis, const ir::Plan& plan, const OptimizeOptions& options) {
+  SavedPlan saved = savedPlan(planningInput(analysis, options), plan);
+  saved.profile_hash = textHash(ir::toJson(analysis.profile));
+  saved.method = options.method;
+  return saved;
+}
+
 OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
                         const OptimizeOptions& options) {
   runtime::initialize();
@@ -186,7 +219,9 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   };
   Analysis analysis = analyze(module, inputs, options);
   const PlanningInput input = planningInput(analysis, options);
-  Planner planner(input);
+  const bool given = !options.plan_json.empty();
+  std::optional<Planner> planner;
+  if (!given) planner.emplace(input);
   OptimizeResult result;
   result.original_peak = analysis.original_peak;
   result.remarks = analysis.remarks;
@@ -203,12 +238,11 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   Budget budget = options.budget;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     say("planning");
-    result.plan = choosePlan(planner, budget, analysis, options);
+    result.plan =
+        given ? reusedPlan(input, options, asked) : choosePlan(*planner, budget, analysis, options);
     settleChoices(input, result.plan);
-    if (const std::string reason = reasonToStay(analysis, options, result.plan); !reason.empty()) {
-      result.reason_unchanged = reason;
-      break;
-    }
+    if (!given) result.reason_unchanged = reasonToStay(analysis, options, result.plan);
+    if (!result.reason_unchanged.empty()) break;
     if (bounded && result.plan.predicted_peak > asked) {
       const int64_t reachable = std::min(result.plan.predicted_peak, analysis.original_peak);
       const std::string blocking = blockersText(blockers(input, result.plan, analysis.remarks));
@@ -227,7 +261,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     }
     say("measuring the result");
     result.measured_peak = measure(result.module, inputs, options);
-    if (!bounded && result.measured_peak >= analysis.original_peak) {
+    if (!bounded && !given && result.measured_peak >= analysis.original_peak) {
       result.reason_unchanged = "the best plan's measured peak of " +
                                 ir::formatBytes(result.measured_peak) +
                                 " is no lower than the model's";
@@ -238,16 +272,22 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     if (!bounded || result.measured_peak <= asked) {
       break;
     }
-    if (attempt + 1 == kAttempts) {
+    if (given || attempt + 1 == kAttempts) {
+      const std::string plans =
+          given ? "with the given plan; plan anew, for a lower budget"
+                : "after " + std::to_string(kAttempts) + " plans; ask for a lower budget";
       throw BudgetError("the budget of " + ir::formatBytes(asked) + " was not met when measured (" +
-                            ir::formatBytes(result.measured_peak) + ") after " +
-                            std::to_string(kAttempts) + " plans; ask for a lower budget",
+                            ir::formatBytes(result.measured_peak) + ") " + plans,
                         result.measured_peak);
     }
     budget.kind = Budget::Kind::kBytes;
     budget.bytes =
         asked + result.plan.predicted_peak - result.measured_peak + options.reserve_bytes;
   }
+  result.saved_plan = savePlan(analysis, result.plan, options);
+  result.saved_plan.budget = asked;
+  result.annotations.plan_hash = planHash(result.saved_plan);
+  result.annotations.profile_hash = result.saved_plan.profile_hash;
   result.annotations.method = options.method;
   result.annotations.inputs = analysis.profile.inputs;
   result.annotations.device = analysis.profile.device;

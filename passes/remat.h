@@ -12,6 +12,7 @@
 #include "ir/profile.h"
 #include "ir/remark.h"
 #include "passes/options.h"
+#include "passes/plan_file.h"
 
 namespace remat {
 
@@ -68,6 +69,9 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
 std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
                        const OptimizeOptions& options);
 
+/// `plan` in the form for files. Its tool's version stays empty.
+SavedPlan savePlan(const Analysis& analysis, const ir::Plan& plan, const OptimizeOptions& options);
+
 struct OptimizeResult {
   bool changed = false;          ///< false: nothing to gain, `module` is the model as it was
   torch::jit::Module module;     ///< shares parameters and buffers with the model
@@ -76,6 +80,7 @@ struct OptimizeResult {
   /// Predicted seconds of recomputation over those of the original's step. Nothing else that may
   /// make the rewritten step slower (operators run unfused, the runtime) is in it.
   double extra_time_share = 0;
+  SavedPlan saved_plan;         ///< the plan for a file; the tool's version is empty
   ir::Annotations annotations;  ///< to be saved beside the code
   std::vector<ir::Remark> remarks;
   ir::Profile profile;

@@ -9,6 +9,7 @@
 
 #include "ir/profile.h"
 #include "passes/module_state.h"
+#include "passes/plan_file.h"
 #include "passes/value_tensors.h"
 #include "tools/budget.h"
 #include "tools/errors.h"
@@ -27,19 +28,24 @@ auto parseOption(const char* option, const Parse& parse) {
   }
 }
 
-std::string readProfile(const std::string& path) {
+std::string readText(const std::string& path, const char* kind, const char* writer) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   if (!stream || !(text << stream.rdbuf())) {
-    throw refused(path + ": can't be read; give a profile written by --save-profile");
+    throw refused(path + ": can't be read; give a " + kind + " written by " + writer);
   }
+  return text.str();
+}
+
+std::string readProfile(const std::string& path) {
+  std::string text = readText(path, "profile", "--save-profile");
   try {
-    ir::profileFromJson(text.str());
+    ir::profileFromJson(text);
   } catch (const std::runtime_error& error) {
     throw refused(path + ": is no profile written by --save-profile: " + error.what() +
                   "; record one with it");
   }
-  return text.str();
+  return text;
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -178,6 +184,9 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
       ->excludes(batches);
   verb.add_option("--save-profile", options.save_profile, "Write the profile, for --profile")
       ->type_name("FILE");
+  verb.add_option("--save-plan", options.save_plan,
+                  "Write the plan for one budget, by the names of values, for optimize --plan")
+      ->type_name("FILE");
 }
 
 c10::Device deviceOption(const std::string& text) {
@@ -250,6 +259,18 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
   options.batch_dim = planning.batch_dim;
   if (!planning.profile.empty()) options.profile_json = readProfile(planning.profile);
   return options;
+}
+
+void applyPlanFile(const std::string& path, OptimizeOptions& options) {
+  options.plan_json = readText(path, "plan", "--save-plan");
+  try {
+    const SavedPlan saved = savedPlanFromJson(options.plan_json);
+    options.budget.kind = saved.budget > 0 ? Budget::Kind::kBytes : Budget::Kind::kMinimum;
+    options.budget.bytes = saved.budget;
+  } catch (const std::runtime_error& error) {
+    throw refused(path + ": is no plan written by --save-plan: " + error.what() +
+                  "; write one with it");
+  }
 }
 
 Budget budgetOption(const std::string& text) {

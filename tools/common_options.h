@@ -37,6 +37,8 @@ struct PlanningOptions {
   int64_t batch_dim = 0;
   std::string profile;
   std::string save_profile;
+  std::string plan;
+  std::string save_plan;
 };
 
 void addRunOptions(CLI::App& verb, RunOptions& options);
@@ -58,6 +60,9 @@ Session openSession(const RunOptions& options);
 
 /// The planner's options but for budget and step, before anything is loaded. Throws ToolError.
 OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& planning);
+
+/// The plan file `path` as `options` take it: decisions and budget. Throws ToolError.
+void applyPlanFile(const std::string& path, OptimizeOptions& options);
 
 /// The budget that one option gives; text of several names the option in errors.
 Budget budgetOption(const std::string& text);

@@ -17,13 +17,22 @@ struct DumpArguments {
   bool before = false;
 };
 
+/// `# remat-opt 1.0, plan 0123456789abcdef, profile fedcba9876543210`.
+std::string origin(const ir::Annotations& annotations) {
+  std::string text = "# remat-opt " + annotations.tool_version;
+  if (!annotations.plan_hash.empty()) text += ", plan " + annotations.plan_hash;
+  if (!annotations.profile_hash.empty()) text += ", profile " + annotations.profile_hash;
+  return text + "\n";
+}
+
 std::string dumpText(const ModelFile& file, const DumpArguments& arguments) {
   const torch::jit::Method method = methodOf(file, arguments.method);
   if (!ir::isOptimized(file.module, arguments.method)) return ir::dumpGraph(*method.graph());
   if (arguments.before) return ir::dumpGraph(*ir::originalGraph(file.module, arguments.method));
   const bool annotated = file.annotations && file.annotations->method == arguments.method;
-  return ir::dumpGraph(*ir::regionGraph(file.module, arguments.method),
-                       annotated ? &*file.annotations : nullptr);
+  const auto region = ir::regionGraph(file.module, arguments.method);
+  if (!annotated) return ir::dumpGraph(*region);
+  return origin(*file.annotations) + ir::dumpGraph(*region, &*file.annotations);
 }
 
 int dumpFile(const DumpArguments& arguments) {

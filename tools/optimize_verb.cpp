@@ -81,10 +81,14 @@ OptimizeResult optimizeSession(const Session& session, int64_t device_memory,
 int64_t checkArguments(const OptimizeArguments& arguments) {
   const PlanningOptions& planning = arguments.planning;
   const int given = (arguments.budget.empty() ? 0 : 1) + (planning.max_overhead.empty() ? 0 : 1) +
-                    (planning.device_memory.empty() ? 0 : 1);
+                    (planning.device_memory.empty() ? 0 : 1) + (planning.plan.empty() ? 0 : 1);
   if (given != 1) {
-    throw usage(std::string(given == 0 ? "one" : "only one") +
-                " of --budget, --max-overhead and --device-memory is needed; say --budget 50%");
+    throw usage(
+        std::string(given == 0 ? "one" : "only one") +
+        " of --budget, --max-overhead, --device-memory and --plan is needed; say --budget 50%");
+  }
+  if (!planning.plan.empty() && !(planning.keep.empty() && planning.recompute.empty())) {
+    throw usage("--keep and --recompute make a plan; leave them out beside --plan");
   }
   if (!planning.optimizer.empty() && planning.device_memory.empty()) {
     throw usage("--optimizer needs --device-memory");
@@ -99,10 +103,10 @@ int64_t checkArguments(const OptimizeArguments& arguments) {
                 std::string(error.what()));
   }
   checkWritable(arguments.output);
-  for (const std::string& path : {arguments.report, planning.save_profile}) {
+  std::vector<std::string> results{arguments.report, planning.save_profile, planning.save_plan};
+  for (const std::string& path : results) {
     if (!path.empty()) checkWritable(path);
   }
-  std::vector<std::string> results{arguments.report, planning.save_profile};
   if (!arguments.dump_folder.empty()) {
     results.push_back(arguments.dump_folder + "/before.ir");
     results.push_back(arguments.dump_folder + "/after.ir");
@@ -141,6 +145,10 @@ void writeFiles(const OptimizeArguments& arguments, const Session& session, bool
   }
   if (!arguments.planning.save_profile.empty()) {
     files.add(arguments.planning.save_profile, ir::toJson(result.profile));
+  }
+  if (!arguments.planning.save_plan.empty()) {
+    result.saved_plan.tool_version = kToolVersion;
+    files.add(arguments.planning.save_plan, toJson(result.saved_plan));
   }
   result.annotations.tool_version = kToolVersion;
   // verify holds a file to its budget; as low as reachable is none.
@@ -191,6 +199,7 @@ int optimizeModel(const OptimizeArguments& arguments) {
   const int64_t device_memory = checkArguments(arguments);
   OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
   if (!arguments.budget.empty()) options.budget = budgetOption(arguments.budget);
+  if (!arguments.planning.plan.empty()) applyPlanFile(arguments.planning.plan, options);
   if (options.max_overhead >= 0) options.budget.kind = Budget::Kind::kMinimum;
 
   Progress progress;
@@ -235,7 +244,8 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
       ->required();
   verb->add_option(
           "--budget", arguments->budget,
-          "(One of --budget, --max-overhead and --device-memory is needed.) Of a training step's "
+          "(One of --budget, --max-overhead, --device-memory and --plan is needed.) Of a training "
+          "step's "
           "peak: 50% of the original's, 900MB, 2GiB, or min, as low as is "
           "reachable. The peak is the most bytes that tensors of one step hold at once, above what "
           "was "
@@ -256,6 +266,10 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
           "--optimizer", arguments->planning.optimizer,
           "For --device-memory: sgd, momentum, adam, or bytes of state per parameter element")
       ->type_name("NAME");
+  verb->add_option("--plan", arguments->planning.plan,
+                   "(In place of --budget.) Take a plan written by --save-plan, with its budget, "
+                   "instead of searching for one")
+      ->type_name("FILE");
   addRunOptions(*verb, arguments->run);
   addPlanningOptions(*verb, arguments->planning);
   verb->add_option("--dump-ir", arguments->dump_folder, "Write before.ir and after.ir there")

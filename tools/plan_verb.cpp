@@ -13,6 +13,7 @@
 #include "tools/report.h"
 #include "tools/stdout_to_stderr.h"
 #include "tools/verbs.h"
+#include "tools/version.h"
 
 namespace remat::tools {
 namespace {
@@ -148,8 +149,14 @@ int planModel(const PlanArguments& arguments) {
   for (const std::string& text : arguments.budgets) budgets.push_back(budgetOption(text));
   if (budgets.empty()) budgets = defaultBudgets();
   OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
-  if (!arguments.planning.save_profile.empty()) checkWritable(arguments.planning.save_profile);
-  checkDistinct({arguments.run.model}, {arguments.planning.save_profile});
+  const PlanningOptions& planning = arguments.planning;
+  if (!planning.save_plan.empty() && arguments.budgets.size() != 1) {
+    throw usage("--save-plan needs exactly one --budget");
+  }
+  for (const std::string& path : {planning.save_profile, planning.save_plan}) {
+    if (!path.empty()) checkWritable(path);
+  }
+  checkDistinct({arguments.run.model}, {planning.save_profile, planning.save_plan});
 
   StdoutToStderr model_output;
   Progress progress;
@@ -164,11 +171,17 @@ int planModel(const PlanArguments& arguments) {
   const Curve curve = naming(arguments.run.model, [&] {
     return makeCurve(analysis, budgets, arguments.budgets.empty(), options);
   });
-  if (!arguments.planning.save_profile.empty()) {
-    OutputFiles files;
-    files.add(arguments.planning.save_profile, ir::toJson(analysis.profile));
-    files.commit();
+  OutputFiles files;
+  if (!planning.save_profile.empty()) {
+    files.add(planning.save_profile, ir::toJson(analysis.profile));
   }
+  if (!planning.save_plan.empty() && curve.rows.front().reached()) {
+    SavedPlan saved = savePlan(analysis, curve.rows.front().plan, options);
+    saved.tool_version = kToolVersion;
+    if (curve.rows.front().minimum) saved.budget = 0;
+    files.add(planning.save_plan, toJson(saved));
+  }
+  files.commit();
   progress.clear();
   printRemarks(analysis.remarks);
   model_output.restore();

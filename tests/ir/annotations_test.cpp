@@ -16,6 +16,7 @@ Annotations example() {
   annotations.inputs = "float[16, 3, 224, 224]";
   annotations.device = "cpu";
   annotations.loss = "cross_entropy";
+  annotations.plan_hash = "0123456789abcdef";
   annotations.budget = 700'000'000;
   annotations.original_peak = 1'411'000'000;
   annotations.predicted_peak = 699'000'000;

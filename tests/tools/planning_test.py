@@ -1,5 +1,7 @@
 """What can be asked of a plan, and what is said of it."""
 
+import json
+
 import models
 import pytest
 import remat_opt
@@ -74,3 +76,47 @@ def test_modules_that_are_none(tmp_path):
     assert "--keep 'layer9.*' matches no module of forward; its modules are blocks, blocks.0" in error
     error = remat_opt.fail(2, *options, "--recompute", "blocks.*", "--keep", "*.bn1")
     assert "both match module blocks.0.bn1" in error
+
+
+def test_a_plan_is_saved_and_taken(tmp_path):
+    model, out, again = model_file(tmp_path), tmp_path / "out.pt", tmp_path / "again.pt"
+    saved, second = tmp_path / "plan.json", tmp_path / "second.json"
+    made = remat_opt.succeed_json("optimize", model, "-o", out, *INPUT, "--budget", "60%", "--save-plan", saved)
+    plan = json.loads(saved.read_text(encoding="utf-8"))
+    assert plan["budget"] == made["budget"] and plan["method"] == "forward" and plan["tool_version"]
+    assert {"keep", "recompute"} <= set(plan["values"].values())
+    taken = remat_opt.succeed_json("optimize", model, "-o", again, *INPUT, "--plan", saved, "--save-plan", second)
+    assert taken["peak_bytes"]["predicted"] == made["peak_bytes"]["predicted"]
+    assert taken["recomputed"] == made["recomputed"] and taken["planning_seconds"] == 0
+    graphs = [[line for line in remat_opt.succeed("dump", path).splitlines() if "remat" in line] for path in (out, again)]
+    assert [line.split("#")[0] for line in graphs[0]] == [line.split("#")[0] for line in graphs[1]]
+    headers = [remat_opt.succeed("dump", path).splitlines()[0] for path in (out, again)]
+    assert headers[0].startswith("# remat-opt ") and ", profile " in headers[0]
+    hashes = [header.split(", plan ")[1].split(",")[0] for header in headers]
+    assert hashes[0] == hashes[1] and len(hashes[0]) == 16
+    report = remat_opt.succeed_json("verify", model, again, *INPUT, "--rounds", "1")
+    assert report["parity"]["gradients"] == "bitwise"
+
+
+def test_a_plan_from_plan(tmp_path):
+    model, out, saved = model_file(tmp_path), tmp_path / "out.pt", tmp_path / "plan.json"
+    remat_opt.succeed("plan", model, *INPUT, "--budget", "min", "--save-plan", saved)
+    assert json.loads(saved.read_text(encoding="utf-8"))["budget"] == 0
+    result = remat_opt.succeed_json("optimize", model, "-o", out, *INPUT, "--plan", saved)
+    assert result["changed"] and result["recomputed"] > 0
+
+
+def test_plans_that_do_not_fit(tmp_path):
+    model, out, saved = model_file(tmp_path), tmp_path / "out.pt", tmp_path / "plan.json"
+    assert "exactly one --budget" in remat_opt.fail(2, "plan", model, *INPUT, "--save-plan", saved)
+    remat_opt.succeed("plan", model, *INPUT, "--budget", "70%", "--save-plan", saved)
+    other = models.save("dict", tmp_path / "other.pt")
+    options = ("-o", out, *INPUT, "--plan", saved)
+    assert "made for another model" in remat_opt.fail(1, "optimize", other, *options)
+    assert "above its budget" in remat_opt.fail(3, "optimize", model, "-o", out, "--input", "4096x128", "--plan", saved)
+    assert "--plan" in remat_opt.fail(2, "optimize", model, *options, "--budget", "50%")
+    assert "--keep" in remat_opt.fail(2, "optimize", model, *options, "--keep", "0")
+    saved.write_text("{}", encoding="utf-8")
+    assert "is no plan" in remat_opt.fail(1, "optimize", model, *options)
+    assert "can't be read" in remat_opt.fail(1, "optimize", model, "-o", out, *INPUT, "--plan", tmp_path / "none")
+    assert not out.exists()

@@ -1,0 +1,252 @@
+#include "passes/plan_file.h"
+
+#include <llvm/Support/FormatVariadic.h>
+#include <llvm/Support/JSON.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <stdexcept>
+
+#include "passes/graph_hash.h"
+#include "passes/internals.h"
+#include "passes/marks.h"
+#include "passes/simulator.h"
+
+namespace remat {
+namespace {
+
+namespace json = llvm::json;
+
+/// By ir::Decision.
+constexpr std::array<const char*, 3> kWords{"recompute", "keep", "recompute each time"};
+/// The format nests two deep; the JSON reader recurses, so a file of brackets must not reach it.
+constexpr int kMaxDepth = 8;
+
+[[noreturn]] void fail(const std::string& what) { throw std::runtime_error("plan: " + what); }
+
+std::string utf8(const std::string& bytes) {
+  return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes);
+}
+
+bool nestsTooDeep(const std::string& text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kMaxDepth) return true;
+  }
+  return false;
+}
+
+const json::Value& at(const json::Object& object, llvm::StringRef key) {
+  const json::Value* value = object.get(key);
+  if (value == nullptr) fail("'" + key.str() + "' is missing");
+  return *value;
+}
+
+std::string stringAt(const json::Object& object, llvm::StringRef key) {
+  const auto value = at(object, key).getAsString();
+  if (!value) fail("'" + key.str() + "' is not a string");
+  return value->str();
+}
+
+int64_t bytesAt(const json::Object& object, llvm::StringRef key) {
+  const auto value = at(object, key).getAsInteger();
+  if (!value || *value < 0) fail("'" + key.str() + "' is not a number of bytes");
+  return *value;
+}
+
+double shareAt(const json::Object& object, llvm::StringRef key) {
+  const auto value = at(object, key).getAsNumber();
+  if (!value || !(*value >= 0)) fail("'" + key.str() + "' is not a number from 0 up");
+  return *value;
+}
+
+ir::Decision decisionOf(const json::Value& value, const std::string& name) {
+  const auto word = value.getAsString();
+  for (size_t decision = 0; word && decision < kWords.size(); ++decision) {
+    if (*word == kWords[decision]) return static_cast<ir::Decision>(decision);
+  }
+  fail("value '" + name + "' is neither keep, recompute nor recompute each time");
+}
+
+json::Object decisionsObject(const SavedPlan& saved) {
+  json::Object values;
+  for (const auto& [name, decision] : saved.values) values[utf8(name)] = kWords[decision];
+  json::Array regenerated;
+  for (const std::string& name : saved.regenerated) regenerated.push_back(utf8(name));
+  return json::Object{{"graph_hash", saved.graph_hash},
+                      {"values", std::move(values)},
+                      {"regenerated", std::move(regenerated)}};
+}
+
+/// The value by which a plan's readers know the node of an internal value; empty: none.
+std::string nodeName(const ir::Profile& profile, const ir::ValueProfile& internals,
+                     int32_t first_internal) {
+  for (const int32_t output : profile.nodes[internals.producer].outputs) {
+    if (output < first_internal && profile.values[output].tensor) {
+      return profile.values[output].name;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+SavedPlan savedPlan(const PlanningInput& input, const ir::Plan& plan) {
+  const ir::Profile& profile = input.profile;
+  SavedPlan saved;
+  saved.graph_hash = profile.graph_hash;
+  saved.profile_hash = textHash(ir::toJson(profile));
+  saved.inputs = profile.inputs;
+  saved.loss = profile.loss;
+  saved.device = profile.device;
+  saved.budget = plan.budget;
+  saved.predicted_peak = plan.predicted_peak;
+  saved.recompute_share = plan.recompute_share;
+  saved.lower_bound_share = plan.lower_bound_share;
+  saved.lower_bound_peak = plan.peak_bound;
+  const std::vector<int32_t> roots = storageRoots(profile);
+  for (const int32_t storage : Simulator(input).candidates()) {
+    const int32_t root = roots[storage];
+    if (root < 0 || root >= input.first_internal) continue;
+    const auto decision = static_cast<ir::Decision>(plan.keep[storage]);
+    const auto [known, is_new] = saved.values.try_emplace(profile.values[root].name, decision);
+    // A list with one kept storage is kept.
+    if (!is_new && known->second != ir::kKeep && decision != ir::kRecompute) {
+      known->second = decision;
+    }
+  }
+  for (const int32_t value : regeneratedValues(input, plan)) {
+    saved.regenerated.push_back(profile.values[value].name);
+  }
+  return saved;
+}
+
+ir::Plan planOf(const SavedPlan& saved, const PlanningInput& input) {
+  const ir::Profile& profile = input.profile;
+  Simulator simulator(input);
+  ir::Plan plan;
+  plan.keep = simulator.keepAll();
+  const std::vector<int32_t> candidates = simulator.candidates();
+  const std::set<int32_t> free(candidates.begin(), candidates.end());
+  const std::vector<int32_t> roots = storageRoots(profile);
+  const std::set<std::string> regenerated(saved.regenerated.begin(), saved.regenerated.end());
+  for (size_t storage = 0; storage < roots.size(); ++storage) {
+    if (roots[storage] < 0 || profile.storages[storage].role != ir::StorageRole::kValue) continue;
+    const ir::ValueProfile& root = profile.values[roots[storage]];
+    ir::Decision decision = ir::kKeep;
+    std::string name = root.name;
+    if (roots[storage] >= input.first_internal) {
+      name = nodeName(profile, root, input.first_internal);
+      if (regenerated.count(name) > 0) decision = ir::kRecompute;
+    } else if (const auto found = saved.values.find(name); found != saved.values.end()) {
+      decision = found->second;
+    }
+    const bool is_free = free.count(static_cast<int32_t>(storage)) > 0;
+    if (decision != ir::kKeep && !is_free && profile.storages[storage].bytes > 0) {
+      fail("it recomputes " + name +
+           ", which may not be recomputed here; use the --allow-op that it was made with");
+    }
+    if (is_free) plan.keep[storage] = decision;
+  }
+  std::set<std::string> names;
+  for (const ir::ValueProfile& value : profile.values) names.insert(value.name);
+  for (const auto& [name, decision] : saved.values) {
+    if (names.count(name) == 0) fail("the model has no value " + name);
+  }
+  const Timeline timeline = simulator.trace(plan.keep);
+  const double forward = profile.forwardSeconds();
+  plan.budget = saved.budget;
+  plan.predicted_peak = timeline.evaluation.peak;
+  plan.recompute_seconds = timeline.evaluation.recompute_seconds;
+  plan.recompute_share = forward > 0 ? plan.recompute_seconds / forward : 0;
+  plan.lower_bound_share = std::min(saved.lower_bound_share, plan.recompute_share);
+  plan.lower_bound_seconds = plan.lower_bound_share * forward;
+  plan.peak_bound = saved.lower_bound_peak;
+  for (size_t storage = 0; storage < plan.keep.size(); ++storage) {
+    if (profile.storages[storage].role != ir::StorageRole::kValue) continue;
+    const bool dropped = plan.keep[storage] != ir::kKeep;
+    plan.kept += timeline.persists[storage] != 0 && !dropped;
+    plan.recomputed += dropped && timeline.replay_first[storage] >= 0;
+  }
+  return plan;
+}
+
+std::string planHash(const SavedPlan& saved) {
+  // What is kept need not be named.
+  SavedPlan recomputed;
+  recomputed.graph_hash = saved.graph_hash;
+  recomputed.regenerated = saved.regenerated;
+  for (const auto& [name, decision] : saved.values) {
+    if (decision != ir::kKeep) recomputed.values.emplace(name, decision);
+  }
+  return textHash(llvm::formatv("{0}", json::Value(decisionsObject(recomputed))).str());
+}
+
+std::string toJson(const SavedPlan& saved) {
+  json::Object root = decisionsObject(saved);
+  root["remat_plan"] = SavedPlan::kVersion;
+  root["tool_version"] = utf8(saved.tool_version);
+  root["profile_hash"] = utf8(saved.profile_hash);
+  root["method"] = utf8(saved.method);
+  root["inputs"] = utf8(saved.inputs);
+  root["loss"] = utf8(saved.loss);
+  root["device"] = utf8(saved.device);
+  root["budget"] = saved.budget;
+  root["predicted_peak"] = saved.predicted_peak;
+  root["recompute_share"] = saved.recompute_share;
+  root["lower_bound_share"] = saved.lower_bound_share;
+  root["lower_bound_peak"] = saved.lower_bound_peak;
+  return llvm::formatv("{0:2}\n", json::Value(std::move(root))).str();
+}
+
+SavedPlan savedPlanFromJson(const std::string& text) {
+  if (nestsTooDeep(text)) fail("the text is nested too deep");
+  auto parsed = json::parse(text);
+  if (!parsed) fail("no JSON: " + llvm::toString(parsed.takeError()));
+  const json::Object* object = parsed->getAsObject();
+  if (object == nullptr) fail("the file is not an object");
+  if (const int64_t version = bytesAt(*object, "remat_plan"); version != SavedPlan::kVersion) {
+    fail("format version " + std::to_string(version) + "; this program reads version " +
+         std::to_string(SavedPlan::kVersion));
+  }
+  SavedPlan saved;
+  saved.tool_version = stringAt(*object, "tool_version");
+  saved.graph_hash = stringAt(*object, "graph_hash");
+  saved.profile_hash = stringAt(*object, "profile_hash");
+  saved.method = stringAt(*object, "method");
+  saved.inputs = stringAt(*object, "inputs");
+  saved.loss = stringAt(*object, "loss");
+  saved.device = stringAt(*object, "device");
+  saved.budget = bytesAt(*object, "budget");
+  saved.predicted_peak = bytesAt(*object, "predicted_peak");
+  saved.recompute_share = shareAt(*object, "recompute_share");
+  saved.lower_bound_share = shareAt(*object, "lower_bound_share");
+  saved.lower_bound_peak = bytesAt(*object, "lower_bound_peak");
+  const json::Object* values = at(*object, "values").getAsObject();
+  if (values == nullptr) fail("'values' is not an object");
+  for (const auto& [name, value] : *values) {
+    saved.values.emplace(name.str(), decisionOf(value, name.str()));
+  }
+  const json::Array* regenerated = at(*object, "regenerated").getAsArray();
+  if (regenerated == nullptr) fail("'regenerated' is not a list");
+  for (const json::Value& value : *regenerated) {
+    const auto name = value.getAsString();
+    if (!name) fail("'regenerated' holds something that is not a name");
+    saved.regenerated.push_back(name->str());
+  }
+  return saved;
+}
+
+}  // namespace remat
