@@ -22,6 +22,7 @@ constexpr int kCutRounds = 60;
 /// enough to leave any plan, or just enough to rearrange one.
 constexpr double kHeats[] = {0.01, 0.2, 0.01, 0.003};
 constexpr double kHot = 0.2;
+constexpr double kNestHeat = 0.01;
 constexpr int64_t kRestarts = std::size(kHeats);
 /// What a byte above the budget costs (LocalSearch::setPenalty) once it was met, and before.
 constexpr double kRelaxed = 6;
@@ -75,7 +76,8 @@ class Planner::Search {
     if (!complete_ && simulator_.evaluate(simulator_.keepAll()).peak > budget) {
       reach(budget);
       // A budget far below everything known is approached from above.
-      if (archive_.lowest()->evaluation.peak <= budget * 5 / 4) improve(budget, evaluations_);
+      if (archive_.lowest()->evaluation.peak <= budget * 5 / 4)
+        improve(budget, evaluations_, /*thorough=*/true);
       descend(budget);
       insist(budget);
       if (options_.second_recomputation && archive_.best(budget) == nullptr) nest(budget);
@@ -106,8 +108,8 @@ class Planner::Search {
 
   /// Spends the evaluations on one budget: recombine what is known, disturb, descend, recombine
   /// again.
-  void improve(int64_t budget, int64_t evaluations) {
-    cuts_.forBudget(budget, kCutRounds);
+  void improve(int64_t budget, int64_t evaluations, bool thorough) {
+    cuts_.forBudget(budget, thorough ? kCutRounds : kCutRounds / 4);
     recombine(budget);
     const int64_t share = evaluations / (kRestarts + 1);
     for (double heat : kHeats) {
@@ -115,7 +117,7 @@ class Planner::Search {
       const bool met = archive_.best(budget) != nullptr;
       local_.setPenalty(met ? kRelaxed : kUrgent, met ? 0 : kUrgentExcess);
       local_.anneal(start(budget), budget, share, heat);
-      recombine(budget);
+      if (thorough) recombine(budget);
     }
     local_.polish(start(budget), budget, evaluations - kRestarts * share);
   }
@@ -153,15 +155,26 @@ class Planner::Search {
       const int64_t before = archive_.lowest()->evaluation.peak;
       if (before <= budget) return;
       const auto target = static_cast<int64_t>(static_cast<double>(before) * 0.97);
-      improve(std::max(budget, target), evaluations_ / kDescents);
+      improve(std::max(budget, target), evaluations_ / (2 * kDescents), /*thorough=*/false);
     }
   }
 
   /// Deep budgets: with storages that are recomputed for every use.
   void nest(int64_t budget) {
     local_.allowEachTime(true);
-    descend(budget);
-    insist(budget);
+    for (int round = 0; round < kDescents; ++round) {
+      const int64_t before = archive_.lowest()->evaluation.peak;
+      if (before <= budget) break;
+      const int64_t target = std::max(budget, before - before / 32);
+      local_.setPenalty(kUrgent, kUrgentExcess);
+      local_.anneal(archive_.lowest()->keep, target, evaluations_ / (5 * kDescents),
+                    round % 2 == 0 ? kHot : kNestHeat);
+    }
+    if (archive_.best(budget) != nullptr) {
+      local_.setPenalty(kRelaxed, 0);
+      local_.anneal(start(budget), budget, evaluations_ / 8, kNestHeat);
+      local_.polish(start(budget), budget, evaluations_ / 4);
+    }
     local_.allowEachTime(false);
   }
 

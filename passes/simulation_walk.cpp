@@ -14,9 +14,10 @@ SimulationWalk::SimulationWalk(const Model& model)
     : model_(model), storage_count_(static_cast<int32_t>(model.storages.size())) {
   const size_t values = model.values.size();
   const size_t nodes = model.nodes.size();
-  kept_.resize(model.storages.size());
+  kept_.assign(model.storages.size(), 1);
+  for (const Model::Value& value : model.values) undecided_.push_back(!value.at_hand);
   each_time_.resize(model.storages.size());
-  cacheable_.resize(values);
+  cacheable_.assign(values, 1);
   replayed_.resize(model.storages.size());
   recomputable_.resize(values);
   start_.resize(values);
@@ -39,20 +40,21 @@ SimulationWalk::SimulationWalk(const Model& model)
 }
 
 void SimulationWalk::decide(const std::vector<char>& keep) {
-  for (int32_t s = 0; s < storage_count_; ++s) {
+  std::copy(undecided_.begin(), undecided_.end(), recomputable_.begin());
+  bool each_time = false;
+  for (int32_t s : model_.candidates) {
     const Model::Storage& storage = model_.storages[s];
     const char decision = keep[storage.profile_storage];
-    kept_[s] = !storage.candidate || (decision == ir::kKeep && !storage.dropped);
+    kept_[s] = decision == ir::kKeep && !storage.dropped;
     each_time_[s] = !kept_[s] && !storage.internal && decision == ir::kRecomputeEachTime;
+    each_time |= each_time_[s] != 0;
+    if (kept_[s]) recomputable_[storage.root] = 0;
   }
-  for (size_t value = 0; value < model_.values.size(); ++value) {
-    bool at_hand = model_.values[value].at_hand;
-    for (int32_t s : model_.value_roots[value]) at_hand |= kept_[s] != 0;
-    recomputable_[value] = !at_hand;
-  }
-  for (int32_t s = 0; s < storage_count_; ++s) {
+  for (int32_t s : model_.candidates) {
     replayed_[s] = !kept_[s] && recomputable(model_.storages[s].root);
   }
+  if (!each_time && all_cacheable_) return;
+  all_cacheable_ = !each_time;
   // A cached view would hold the bytes.
   for (size_t value = 0; value < model_.values.size(); ++value) {
     cacheable_[value] = 1;

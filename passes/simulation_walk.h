@@ -57,13 +57,15 @@ class SimulationWalk {
   std::vector<char> kept_;          ///< by storage
   std::vector<char> replayed_;      ///< by storage: comes from a replay wherever a replay shows it
   std::vector<char> each_time_;     ///< by storage: recomputed for every use
+  std::vector<char> undecided_;     ///< by value: recomputable where no storage of it is kept
   std::vector<char> recomputable_;  ///< by value
   std::vector<char> cacheable_;     ///< by value: stays from one use to the next
-  std::vector<char> start_;         ///< by value: a replay may start from it, so the frame holds it
-  std::vector<int32_t> need_;       ///< by value: live handles and needed consumers
-  std::vector<int32_t> pending_;    ///< by value: what will still ask the replay cache for it
-  std::vector<int32_t> in_run_;     ///< by value: consumers in the materialisation under way
-  std::vector<int32_t> horizon_;    ///< by value: node after which an unneeded boundary is dropped
+  bool all_cacheable_ = true;
+  std::vector<char> start_;       ///< by value: a replay may start from it, so the frame holds it
+  std::vector<int32_t> need_;     ///< by value: live handles and needed consumers
+  std::vector<int32_t> pending_;  ///< by value: what will still ask the replay cache for it
+  std::vector<int32_t> in_run_;   ///< by value: consumers in the materialisation under way
+  std::vector<int32_t> horizon_;  ///< by value: node after which an unneeded boundary is dropped
   std::vector<int32_t> needed_outputs_;  ///< by node
   std::vector<char> executed_;           ///< by node: replayed in this backward
   std::vector<char> cached_;             ///< by value
