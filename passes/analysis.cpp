@@ -151,7 +151,7 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
 }
 
 /// What the inputs' own batch would show, from two smaller ones.
-ir::Profile profileTwoBatches(const Analysis& analysis, const std::vector<c10::IValue>& inputs,
+ir::Profile profileTwoBatches(Analysis& analysis, const std::vector<c10::IValue>& inputs,
                               const OptimizeOptions& options) {
   if (options.profile_batches.size() != 2) {
     throw RematError("two batch sizes are needed to extrapolate from, " +
@@ -172,6 +172,7 @@ ir::Profile profileTwoBatches(const Analysis& analysis, const std::vector<c10::I
   }
   ir::Profile profile = extrapolate(profiles[0], profiles[1], batch);
   profile.inputs = describeInputs(inputs);
+  analysis.recorded = std::move(profiles);
   return profile;
 }
 

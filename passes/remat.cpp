@@ -28,17 +28,6 @@ namespace {
 constexpr int kAttempts = 3;
 constexpr int kOverheadSteps = 12;
 
-PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
-  PlanningInput input;
-  input.profile = analysis.profile;
-  input.replayable = analysis.replayable;
-  // A given plan must not depend on what was measured here.
-  input.minimum_bytes = options.plan_json.empty() ? analysis.minimum_bytes : 1;
-  exposeInternals(input);
-  applyChoices(options, input);
-  return input;
-}
-
 int64_t budgetBytes(const Budget& budget, const Analysis& analysis,
                     const OptimizeOptions& options) {
   const int64_t bytes =
@@ -168,6 +157,17 @@ std::string bytesText(int64_t bytes, ir::Rounding rounding) {
 }
 
 }  // namespace
+
+PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
+  PlanningInput input;
+  input.profile = analysis.profile;
+  input.replayable = analysis.replayable;
+  // A given plan must not depend on what was measured here.
+  input.minimum_bytes = options.plan_json.empty() ? analysis.minimum_bytes : 1;
+  exposeInternals(input);
+  applyChoices(options, input);
+  return input;
+}
 
 std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
                           const std::string& method, const std::string& blockers) {

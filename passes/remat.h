@@ -11,6 +11,7 @@
 #include "ir/plan.h"
 #include "ir/profile.h"
 #include "ir/remark.h"
+#include "passes/extrapolate.h"
 #include "passes/options.h"
 #include "passes/plan_file.h"
 
@@ -52,8 +53,12 @@ struct Analysis {
   std::vector<ir::Remark> remarks;  ///< every reason why a node is kept, with its saved bytes
   /// Bytes, measured: the better of TorchScript's optimisation on and off.
   int64_t original_peak = 0;
-  int64_t minimum_bytes = 0;  ///< smaller storages are kept, see OptimizeOptions
+  int64_t minimum_bytes = 0;           ///< smaller storages are kept, see OptimizeOptions
+  std::vector<BatchProfile> recorded;  ///< what `profile` was extrapolated from; else empty
 };
+
+/// What planner and simulator decide on.
+PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options);
 
 /// Prepares, profiles and judges `method` of `module`, which stays as it was (buffers, flags,
 /// gradients and random state included). `inputs` are the method's arguments without self.

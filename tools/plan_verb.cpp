@@ -7,6 +7,7 @@
 #include "passes/remat.h"
 #include "tools/common_options.h"
 #include "tools/errors.h"
+#include "tools/max_batch.h"
 #include "tools/output_files.h"
 #include "tools/planning_session.h"
 #include "tools/progress.h"
@@ -22,6 +23,7 @@ struct PlanArguments {
   RunOptions run;
   PlanningOptions planning;
   std::vector<std::string> budgets;
+  bool max_batch = false;
   bool json = false;
 };
 
@@ -150,6 +152,12 @@ int planModel(const PlanArguments& arguments) {
   if (budgets.empty()) budgets = defaultBudgets();
   OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
   const PlanningOptions& planning = arguments.planning;
+  const MaxBatchRequest request{arguments.budgets, arguments.json};
+  if (arguments.max_batch) {
+    checkMaxBatch(request, planning);
+  } else if (!planning.device_memory.empty() || !planning.optimizer.empty()) {
+    throw usage("--device-memory and --optimizer need --max-batch; say --budget without it");
+  }
   if (!planning.save_plan.empty() && arguments.budgets.size() != 1) {
     throw usage("--save-plan needs exactly one --budget");
   }
@@ -166,6 +174,11 @@ int planModel(const PlanArguments& arguments) {
   printNotes(session);
   options.step = session.step;
   options.progress = [&](const std::string& text) { progress.show(text); };
+  if (arguments.max_batch) {
+    model_output.restore();
+    printMaxBatch(request, planning, session, options);
+    return kDone;
+  }
   const Analysis analysis = naming(
       arguments.run.model, [&] { return analyze(session.file.module, session.inputs, options); });
   const Curve curve = naming(arguments.run.model, [&] {
@@ -210,6 +223,18 @@ void addPlanVerb(CLI::App& app, Action& action) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   addRunOptions(*verb, arguments->run);
   addPlanningOptions(*verb, arguments->planning);
+  verb->add_flag("--max-batch", arguments->max_batch,
+                 "Instead: the largest batch that fits --budget (in bytes) or --device-memory, "
+                 "predicted from two small ones (--profile-batches; 2,4 of the inputs, or 1,2)");
+  verb->add_option(
+          "--device-memory", arguments->planning.device_memory,
+          "For --max-batch: what the device has for parameters, buffers, inputs, optimiser "
+          "state, gradients and the step together, as 24GiB")
+      ->type_name("BYTES");
+  verb->add_option(
+          "--optimizer", arguments->planning.optimizer,
+          "For --device-memory: sgd, momentum, adam, or bytes of state per parameter element")
+      ->type_name("NAME");
   verb->add_flag("--json", arguments->json, "Print the curve as JSON");
   verb->footer(
       "Example:\n  remat-opt plan resnet50.pt --input 16x3x224x224 --budget 80% --budget 50%");

@@ -120,3 +120,29 @@ def test_plans_that_do_not_fit(tmp_path):
     assert "is no plan" in remat_opt.fail(1, "optimize", model, *options)
     assert "can't be read" in remat_opt.fail(1, "optimize", model, "-o", out, *INPUT, "--plan", tmp_path / "none")
     assert not out.exists()
+
+
+def test_the_largest_batch(tmp_path):
+    model = model_file(tmp_path)
+    options = ("plan", model, *INPUT, "--max-batch", "--profile-batches", "128,256")
+    found = remat_opt.succeed_json(*options, "--budget", "10MB")
+    assert found["max_batch"] > found["max_batch_without_remat"] > 256
+    assert found["predicted_peak"] <= found["budget"] == 10_000_000
+    assert found["predicted_from_batches"] == [128, 256]
+    # What is recorded at that batch agrees.
+    there = f"{found['max_batch']}x128"
+    out = tmp_path / "out.pt"
+    result = remat_opt.succeed_json("optimize", model, "-o", out, "--input", there, "--budget", "10.3MB")
+    assert result["peak_bytes"]["measured"] <= 10_300_000
+    text = remat_opt.succeed(*options, "--device-memory", "10MB", "--optimizer", "adam")
+    for word in ("- inputs", "(adam)", "= left for a step", "predicted, from batches 128 and 256", "without Remat"):
+        assert word in text
+
+
+def test_the_largest_batch_needs_bytes(tmp_path):
+    model = model_file(tmp_path)
+    options = ("plan", model, *INPUT)
+    assert "in bytes" in remat_opt.fail(2, *options, "--max-batch", "--budget", "50%")
+    assert "in bytes" in remat_opt.fail(2, *options, "--max-batch")
+    assert "--max-batch" in remat_opt.fail(2, *options, "--device-memory", "1GB")
+    assert "not even a batch of 1" in remat_opt.fail(3, *options, "--max-batch", "--budget", "10kB")
