@@ -66,8 +66,16 @@ MaxBatch maxBatch(const torch::jit::Module& module, const std::vector<c10::IValu
     settleChoices(input, plan);
     return plan;
   };
+  const auto stretchedTo = [&](int64_t batch) {
+    return planOf(stretched, planningInput(atBatch(analysis, batch, any_size), any_size));
+  };
   const auto keep = [&](int64_t batch) {
     ir::Plan plan = planned(batch);
+    // A search may miss what is known to fit.
+    if (plan.predicted_peak > budget(batch)) {
+      plan = stretchedTo(batch);
+      plan.lower_bound_share = plan.lower_bound_seconds = 0;  // proved for another batch
+    }
     const bool fits = plan.predicted_peak <= budget(batch);
     if (fits && batch > result.batch) {
       result.batch = batch;
@@ -76,14 +84,10 @@ MaxBatch maxBatch(const torch::jit::Module& module, const std::vector<c10::IValu
     }
     return fits;
   };
-  int64_t low = largest([&](int64_t batch) {
-    const PlanningInput input = planningInput(atBatch(analysis, batch, any_size), any_size);
-    return planOf(stretched, input).predicted_peak <= budget(batch);
-  });
+  int64_t low =
+      largest([&](int64_t batch) { return stretchedTo(batch).predicted_peak <= budget(batch); });
   low = std::max(low, result.without_remat);
-  if (low > 0 && !keep(low)) {  // the search at that batch missed what stretching found
-    while (low > 0 && !keep(low)) low = low * (kSteps - 1) / kSteps;
-  }
+  while (low > 0 && !keep(low)) low = low * (kSteps - 1) / kSteps;
   const int64_t step = std::max<int64_t>(1, low / kSteps);
   int64_t high = low + step;
   while (high < kMost && keep(high)) {
