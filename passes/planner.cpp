@@ -28,7 +28,7 @@ constexpr int64_t kRestarts = std::size(kHeats);
 constexpr double kRelaxed = 6;
 constexpr double kUrgent = 60;
 constexpr double kUrgentExcess = 1.0 / 32;
-constexpr int kDescents = 8;
+constexpr int64_t kDescents = 8;
 constexpr int kMisses = 4;
 /// Longer steps get fewer evaluations, so that a plan takes about the same time.
 constexpr int64_t kUsualInstants = 1000;

@@ -65,10 +65,10 @@ TEST_F(InternalsTest, TheyTakeNoMemoryInBetween) {
   both.insert(both.end(), kept.begin(), kept.end());
   // Of 1024 elements each: h twice, as it is and transposed, and once more for the second product.
   EXPECT_LE(heldBy(optimized(attention(), both), rows()),
-            heldBy(optimized(attention(), kept), rows()) - 2 * 1024 * 4);
+            heldBy(optimized(attention(), kept), rows()) - int64_t{2} * 1024 * 4);
   // An index of eight bytes for each of 2·3·16·16 results.
   EXPECT_EQ(heldBy(optimized(pooling(), both), images()),
-            heldBy(optimized(pooling(), kept), images()) - 2 * 3 * 16 * 16 * 8);
+            heldBy(optimized(pooling(), kept), images()) - int64_t{2} * 3 * 16 * 16 * 8);
 }
 
 TEST_F(InternalsTest, AGraphWithoutABackwardFreesAll) {
