@@ -132,7 +132,7 @@ def test_the_largest_batch(tmp_path):
     # What is recorded at the batch without Remat agrees; as for the other, how deep a search gets depends on times.
     there = f"{found['max_batch_without_remat']}x128"
     curve = remat_opt.succeed_json("plan", model, "--input", there, "--budget", "min")
-    assert curve["original_peak"] == pytest.approx(10_000_000, rel=0.02)
+    assert curve["original_peak"] == pytest.approx(10_000_000, rel=0.05)
     text = remat_opt.succeed(*options, "--device-memory", "10MB", "--optimizer", "adam")
     for word in ("- inputs", "(adam)", "= left for a step", "predicted, from batches 128 and 256", "without Remat"):
         assert word in text
