@@ -95,6 +95,16 @@ class Planner::Search {
     return describe(*entry, budget);
   }
 
+  ir::Plan lowestWithin(double seconds) {
+    // From low peaks, which take long, to the highest, which takes no time.
+    const PlanArchive::Entry* found = nullptr;
+    for (const auto& [peak, entry] : archive_.entries()) {
+      found = &entry;
+      if (entry.evaluation.recompute_seconds <= seconds) break;
+    }
+    return describe(*found, found->evaluation.peak);
+  }
+
  private:
   void simulateAll(const std::vector<int32_t>& decisions) {
     std::vector<char> keep = simulator_.keepAll();
@@ -295,6 +305,10 @@ std::vector<ir::Plan> Planner::sweep(const std::vector<int64_t>& budgets) {
   }
   return plans;
 }
+
+ir::Plan Planner::known(int64_t budget) { return search_->best(budget); }
+
+ir::Plan Planner::lowestWithin(double seconds) { return search_->lowestWithin(seconds); }
 
 ir::Plan Planner::minimum() { return search_->plan(0); }
 

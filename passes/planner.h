@@ -52,6 +52,11 @@ class Planner {
   /// The plan with the lowest reachable peak, and of these the fastest.
   ir::Plan minimum();
 
+  /// What is known already, without a search: the fastest plan for `budget` bytes, ...
+  ir::Plan known(int64_t budget);
+  /// ... and the one with the lowest peak among those that recompute for `seconds` at most.
+  ir::Plan lowestWithin(double seconds);
+
  private:
   class Search;
   std::unique_ptr<Search> search_;

@@ -26,7 +26,7 @@ namespace remat {
 namespace {
 
 constexpr int kAttempts = 3;
-constexpr int kOverheadSteps = 12;
+constexpr int kOverheadSteps = 5;
 
 int64_t budgetBytes(const Budget& budget, const Analysis& analysis,
                     const OptimizeOptions& options) {
@@ -38,26 +38,22 @@ int64_t budgetBytes(const Budget& budget, const Analysis& analysis,
 }
 
 /// The plan with the lowest peak among those whose extra time stays within the bound: peaks between
-/// the minimum and everything kept are halved until the bound is met as tightly as it can be.
+/// the minimum and everything kept are halved a few times; what the searches saw on their way
+/// counts.
 ir::Plan planForOverhead(Planner& planner, const Analysis& analysis, double max_overhead) {
   const double bound = max_overhead * analysis.profile.step_seconds;
-  ir::Plan best = planner.minimum();
-  if (best.recompute_seconds <= bound) {
-    return best;
-  }
-  int64_t low = best.predicted_peak;
+  const ir::Plan lowest = planner.minimum();
+  double seconds = lowest.planning_seconds;
+  int64_t low = lowest.predicted_peak;
   int64_t high = std::max(analysis.original_peak, analysis.profile.peak_bytes);
-  best = planner.plan(high);
   for (int i = 0; i < kOverheadSteps && high - low > analysis.original_peak / 1000; ++i) {
     const int64_t middle = low + (high - low) / 2;
-    ir::Plan plan = planner.plan(middle);
-    if (plan.recompute_seconds <= bound) {
-      best = std::move(plan);
-      high = middle;
-    } else {
-      low = middle;
-    }
+    const ir::Plan plan = planner.plan(middle);
+    seconds += plan.planning_seconds;
+    (plan.recompute_seconds <= bound ? high : low) = middle;
   }
+  ir::Plan best = planner.lowestWithin(bound);
+  best.planning_seconds = seconds;
   return best;
 }
 
@@ -192,12 +188,16 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
                                 const OptimizeOptions& options) {
   const PlanningInput input = planningInput(analysis, options);
   Planner planner(input);
-  std::vector<ir::Plan> plans;
-  plans.reserve(budgets.size() + 1);
+  const ir::Plan lowest = minimumPlan(planner);
+  std::vector<int64_t> bytes;
   for (const Budget& budget : budgets) {
-    plans.push_back(choosePlan(planner, budget, analysis, options));
+    bytes.push_back(budget.kind == Budget::Kind::kMinimum ? lowest.predicted_peak
+                                                          : budgetBytes(budget, analysis, options));
   }
-  plans.push_back(minimumPlan(planner));
+  // Every answer is given when all is known: a lower budget never takes less time.
+  std::vector<ir::Plan> plans = planner.sweep(bytes);
+  plans.push_back(planner.known(lowest.predicted_peak));
+  plans.back().planning_seconds = lowest.planning_seconds;
   for (ir::Plan& plan : plans) settleChoices(input, plan);
   return plans;
 }

@@ -118,18 +118,23 @@ std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
     // What a branch returns was made in an arm, and is decided on there.
     std::copy_if(marks.keep.begin(), marks.keep.end(), std::back_inserter(kept),
                  [&](int32_t id) { return order.values.at(id)->node()->kind() != c10::prim::If; });
-    for (const int32_t id : marks.drop) dropped.push_back(order.values.at(id));
-    for (const int32_t id : marks.regenerate) regenerated.push_back(order.values.at(id));
+    Marks markable(*region, order);
+    for (const int32_t id : marks.drop) markable.add(id);
+    for (const int32_t id : markable.inOrder()) dropped.push_back(order.values[id]);
+    for (const int32_t id : marks.regenerate) {
+      Value* value = order.values.at(id);
+      if (isTensor(*value->type())) regenerated.push_back(value);
+    }
   }
   markAll(*region, kept);
+  for (Value* value : dropped) {
+    if (behindMarks(value) == value) mark(*region, value, ir::kDrop);
+  }
   // A mark on a list is one more name for what it holds, which can put further values at risk.
   for (std::vector<int32_t> more = ir::valuesToKeepAnyway(*region);
        !more.empty() && markAll(*region, more); more = ir::valuesToKeepAnyway(*region)) {
   }
 
-  for (Value* value : dropped) {
-    if (behindMarks(value) == value) mark(*region, value, ir::kDrop);
-  }
   for (Value* value : regenerated) mark(*region, behindMarks(value), ir::kRegenerate);
 
   region->lint();
