@@ -173,10 +173,22 @@ def write(results, context, suffix):
     return stem
 
 
+def merged(results, suffix):
+    """The results, and of an earlier run those of other cases, in the order of CASES."""
+    try:
+        with open(os.path.join(RESULTS, f"main_models{suffix}.json"), encoding="utf-8") as file:
+            known = {(result["model"], result["budget"]): result for result in json.load(file)["results"]}
+    except (OSError, ValueError, KeyError):
+        known = {}
+    known.update(((result["model"], result["budget"]), result) for result in results)
+    order = [(case.model, budget) for case in CASES for budget in (case.budget, case.quick_budget)]
+    return [known[key] for key in order if key in known]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"batch {QUICK_BATCH} and no limits on peaks and times")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only models whose name holds TEXT; writes no results")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only models whose name holds TEXT; other results stay")
     arguments = parser.parse_args()
     cases = [quick(case) if arguments.quick else case for case in CASES if arguments.only in case.model]
     if not cases:
@@ -192,9 +204,10 @@ def main():
 
         result = measure(case, batch, say)
         result["checks"] = [{"text": text, "passed": passed} for text, passed in report.checks(result, case.limits)]
+        result["commit"] = context["commit"]
         results.append(result)
-        if not arguments.only:
-            write(results, context, ".quick" if arguments.quick else "")
+        suffix = ".quick" if arguments.quick else ""
+        write(merged(results, suffix) if arguments.only else results, context, suffix)
     print("\n" + report.markdown(results) + "\n" + report.check_list(results))
     failed = sum(not check["passed"] for result in results for check in result["checks"])
     print(f"{failed} checks failed" if failed else "every check passed")

@@ -95,6 +95,7 @@ COLUMNS = (
     ("planning and rewriting, s", "{:.1f}", planning_seconds),
     ("parity, optimisation off", "{}", lambda r: r["parity_off"]["worst"]),
     ("parity, optimisation on", "{}", lambda r: r["parity_on"]["worst"]),
+    ("commit", "{}", lambda r: r["commit"]),
     ("result", "{}", lambda r: "pass" if all(check["passed"] for check in r["checks"]) else "FAIL"),
 )
 
@@ -115,4 +116,5 @@ def check_list(results):
 
 
 def context_lines(context):
-    return "".join(f"- {name}: {value}\n" for name, value in context.items())
+    # Each row has a commit of its own.
+    return "".join(f"- {name}: {value}\n" for name, value in context.items() if name != "commit")
