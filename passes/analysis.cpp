@@ -62,7 +62,7 @@ int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOp
 
 ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, TrainingStep& step,
                    ModuleState& state, const OptimizeOptions& options) {
-  ir::Profile profile;
+  std::vector<ir::Profile> profiles;
   for (int i = 0; i < kRecordings; ++i) {
     say(options, "recording step " + std::to_string(i + 1) + " of " + std::to_string(kRecordings));
     runtime::Recording recording(graph);
@@ -78,17 +78,12 @@ ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, T
           return recording.forward(std::move(arguments)).at(0);
         },
         false);
-    ir::Profile next = recording.finish();
-    next.peak_bytes = outcome.peak_bytes;
-    next.step_seconds = outcome.seconds;
-    if (i > 0) {
-      next.step_seconds = std::min(next.step_seconds, profile.step_seconds);
-      runtime::takeShorterTimes(next, profile);
-    }
-    profile = std::move(next);
+    profiles.push_back(recording.finish());
+    profiles.back().peak_bytes = outcome.peak_bytes;
+    profiles.back().step_seconds = outcome.seconds;
     state.restore();
   }
-  return profile;
+  return runtime::withMedianTimes(std::move(profiles));
 }
 
 /// A profile foretells the step that it was recorded for, and no other.

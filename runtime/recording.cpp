@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <unordered_map>
 #include <unordered_set>
@@ -315,18 +316,33 @@ std::vector<c10::IValue> Recording::forward(std::vector<c10::IValue> arguments) 
 
 ir::Profile Recording::finish() { return recorder_->finish(); }
 
-void takeShorterTimes(ir::Profile& profile, const ir::Profile& other) {
-  if (profile.nodes.size() == other.nodes.size()) {
-    for (size_t i = 0; i < profile.nodes.size(); ++i) {
-      profile.nodes[i].seconds = std::min(profile.nodes[i].seconds, other.nodes[i].seconds);
+ir::Profile withMedianTimes(std::vector<ir::Profile> recordings) {
+  TORCH_CHECK(!recordings.empty(), "a median of no recordings");
+  ir::Profile result = recordings.back();
+  std::vector<double> seconds;
+  const auto median = [&](double& target, const auto& secondsOf) {
+    seconds.clear();
+    for (const ir::Profile& recording : recordings) {
+      if (const auto found = secondsOf(recording)) seconds.push_back(*found);
     }
+    std::sort(seconds.begin(), seconds.end());
+    target = seconds[seconds.size() / 2];
+  };
+  const auto at = [](const auto& list, size_t count, size_t i) {
+    return list.size() == count ? std::optional<double>(list[i].seconds) : std::nullopt;
+  };
+  for (size_t i = 0; i < result.nodes.size(); ++i) {
+    median(result.nodes[i].seconds,
+           [&](const ir::Profile& p) { return at(p.nodes, result.nodes.size(), i); });
   }
-  if (profile.backward.size() == other.backward.size()) {
-    for (size_t i = 0; i < profile.backward.size(); ++i) {
-      profile.backward[i].seconds =
-          std::min(profile.backward[i].seconds, other.backward[i].seconds);
-    }
+  for (size_t i = 0; i < result.backward.size(); ++i) {
+    median(result.backward[i].seconds,
+           [&](const ir::Profile& p) { return at(p.backward, result.backward.size(), i); });
   }
+  for (const ir::Profile& recording : recordings) {
+    result.step_seconds = std::min(result.step_seconds, recording.step_seconds);
+  }
+  return result;
 }
 
 }  // namespace remat::runtime

@@ -41,8 +41,9 @@ class Recording {
   std::shared_ptr<Recorder> recorder_;
 };
 
-/// Lowers the times of `profile` to those of `other`, a recording of the same region, where they
-/// are shorter.
-void takeShorterTimes(ir::Profile& profile, const ir::Profile& other);
+/// The last of several recordings of one step, with the median of every node's times. (Not the
+/// shortest: an operator that is limited by memory is fast when it is lucky, and a planner picks
+/// the lucky ones.) The step's own time is the shortest.
+ir::Profile withMedianTimes(std::vector<ir::Profile> recordings);
 
 }  // namespace remat::runtime
