@@ -43,7 +43,10 @@ Tensors leavesOf(const Module& module, const at::Tensor& x) {
 }
 
 const std::vector<std::vector<std::string>> kPlans = {
-    {}, {"aten::matmul"}, {"aten::tanh", "aten::softmax"}, {"aten::chunk", "prim::ListConstruct"},
+    {},
+    {"aten::matmul"},
+    {"aten::tanh", "aten::softmax"},
+    {"aten::chunk", "prim::ListConstruct"},
     {"aten::softmax", "each time aten::tanh", "each time aten::matmul", "each time aten::sigmoid"}};
 
 TEST_F(ReplayTest, GradientsEqualThePlainModules) {
