@@ -7,44 +7,23 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "ir/json_text.h"
+
 namespace remat::ir {
 namespace {
 
 namespace json = llvm::json;
 
 constexpr int kVersion = 1;
-/// The format nests three deep; the JSON reader recurses, so a file of brackets must not reach it.
+/// The format nests three deep.
 constexpr int kMaxDepth = 8;
 
 [[noreturn]] void fail(const llvm::Twine& what) {
   throw std::runtime_error(("annotations: " + what).str());
 }
 
-std::string utf8(const std::string& bytes) {
-  return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes);
-}
-
 /// JSON has no infinity.
 double finite(double number) { return std::isfinite(number) ? number : 0; }
-
-/// Brackets outside of strings.
-bool nestsTooDeep(const std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return true;
-  }
-  return false;
-}
 
 /// One JSON object being read; `where` names it in errors.
 class Reader {
@@ -105,9 +84,9 @@ class Reader {
 json::Object noteObject(const ValueNote& note) {
   return json::Object{{"kept", note.kept},
                       {"bytes", note.bytes},
-                      {"reason", utf8(note.reason)},
-                      {"module", utf8(note.module_path)},
-                      {"source", utf8(note.source)}};
+                      {"reason", utf8Text(note.reason)},
+                      {"module", utf8Text(note.module_path)},
+                      {"source", utf8Text(note.source)}};
 }
 
 ValueNote readNote(const json::Value& value, const std::string& name) {
@@ -125,15 +104,15 @@ ValueNote readNote(const json::Value& value, const std::string& name) {
 
 std::string toJson(const Annotations& annotations) {
   json::Object values;
-  for (const auto& [name, note] : annotations.values) values[utf8(name)] = noteObject(note);
+  for (const auto& [name, note] : annotations.values) values[utf8Text(name)] = noteObject(note);
   json::Object root{{"version", kVersion},
-                    {"tool_version", utf8(annotations.tool_version)},
-                    {"method", utf8(annotations.method)},
-                    {"inputs", utf8(annotations.inputs)},
-                    {"device", utf8(annotations.device)},
-                    {"loss", utf8(annotations.loss)},
-                    {"plan_hash", utf8(annotations.plan_hash)},
-                    {"profile_hash", utf8(annotations.profile_hash)},
+                    {"tool_version", utf8Text(annotations.tool_version)},
+                    {"method", utf8Text(annotations.method)},
+                    {"inputs", utf8Text(annotations.inputs)},
+                    {"device", utf8Text(annotations.device)},
+                    {"loss", utf8Text(annotations.loss)},
+                    {"plan_hash", utf8Text(annotations.plan_hash)},
+                    {"profile_hash", utf8Text(annotations.profile_hash)},
                     {"budget", annotations.budget},
                     {"original_peak", annotations.original_peak},
                     {"predicted_peak", annotations.predicted_peak},
@@ -146,7 +125,7 @@ std::string toJson(const Annotations& annotations) {
 }
 
 Annotations annotationsFromJson(const std::string& text) {
-  if (nestsTooDeep(text)) fail("the text is nested too deep");
+  if (nestsDeeperThan(kMaxDepth, text)) fail("the text is nested too deep");
   auto parsed = json::parse(text);
   if (!parsed) fail("no JSON: " + llvm::toString(parsed.takeError()));
   const Reader root(*parsed, "the file");

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "ir/json_text.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
@@ -17,17 +18,13 @@ namespace json = llvm::json;
 
 constexpr int kLastEventKind = static_cast<int>(EventKind::kRelease);
 constexpr int kLastRole = static_cast<int>(StorageRole::kOther);
-/// The format nests four deep; the JSON reader recurses, so a file of brackets must not reach it.
+/// The format nests four deep.
 constexpr int kMaxDepth = 16;
 /// Of one storage: sums over a profile can't overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 46;
 
 [[noreturn]] void fail(const llvm::Twine& where, const llvm::Twine& what) {
   throw std::runtime_error(("profile: " + where + ": " + what).str());
-}
-
-std::string text(const std::string& bytes) {
-  return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes);
 }
 
 json::Array idList(const std::vector<int32_t>& ids) {
@@ -139,34 +136,15 @@ class Reader {
   std::string where_;
 };
 
-/// Brackets outside of strings.
-bool nestsTooDeep(const std::string& text) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-      continue;
-    }
-    if (c == '"') quoted = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return true;
-  }
-  return false;
-}
-
 std::string indexed(const char* kind, size_t index) {
   return std::string(kind) + " " + std::to_string(index);
 }
 
 json::Object nodeObject(const NodeProfile& node) {
   return json::Object{{"program_index", node.program_index},
-                      {"op", text(node.op)},
-                      {"module", text(node.module_path)},
-                      {"source", text(node.source)},
+                      {"op", utf8Text(node.op)},
+                      {"module", utf8Text(node.module_path)},
+                      {"source", utf8Text(node.source)},
                       {"seconds", node.seconds},
                       {"inputs", idList(node.inputs)},
                       {"outputs", idList(node.outputs)},
@@ -187,9 +165,9 @@ NodeProfile readNode(const Reader& reader, const Profile& profile, size_t values
 }
 
 json::Object valueObject(const ValueProfile& value) {
-  return json::Object{{"name", text(value.name)},   {"type", text(value.type)},
-                      {"tensor", value.tensor},     {"producer", value.producer},
-                      {"last_use", value.last_use}, {"storages", idList(value.storages)}};
+  return json::Object{{"name", utf8Text(value.name)}, {"type", utf8Text(value.type)},
+                      {"tensor", value.tensor},       {"producer", value.producer},
+                      {"last_use", value.last_use},   {"storages", idList(value.storages)}};
 }
 
 ValueProfile readValue(const Reader& reader, size_t storages, size_t nodes) {
@@ -285,10 +263,10 @@ std::string toJson(const Profile& profile) {
         {"node", step.node}, {"seconds", step.seconds}, {"events", eventList(step.events)}});
   }
   json::Object root{{"remat_profile", Profile::kVersion},
-                    {"graph_hash", text(profile.graph_hash)},
-                    {"device", text(profile.device)},
-                    {"inputs", text(profile.inputs)},
-                    {"loss", text(profile.loss)},
+                    {"graph_hash", utf8Text(profile.graph_hash)},
+                    {"device", utf8Text(profile.device)},
+                    {"inputs", utf8Text(profile.inputs)},
+                    {"loss", utf8Text(profile.loss)},
                     {"peak_bytes", profile.peak_bytes},
                     {"baseline_peak_bytes", profile.baseline_peak_bytes},
                     {"step_seconds", profile.step_seconds},
@@ -307,7 +285,8 @@ std::string toJson(const Profile& profile) {
 }
 
 Profile profileFromJson(const std::string& text) {
-  if (nestsTooDeep(text)) throw std::runtime_error("profile: not a profile: nested too deep");
+  if (nestsDeeperThan(kMaxDepth, text))
+    throw std::runtime_error("profile: not a profile: nested too deep");
   llvm::Expected<json::Value> parsed = json::parse(text);
   if (!parsed) {
     throw std::runtime_error("profile: not JSON: " + llvm::toString(parsed.takeError()));

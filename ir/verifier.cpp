@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ir/location.h"
+#include "ir/mark_nodes.h"
 #include "ir/names.h"
 #include "ir/op_effects.h"
 #include "ir/points_to.h"
@@ -23,16 +24,6 @@ struct Finding {
   int32_t value;
   const char* reason;
 };
-
-bool isKeep(const Node& node) { return node.kind() == c10::Symbol::fromQualString(kKeep); }
-
-bool isRegenerate(const Node& node) {
-  return node.kind() == c10::Symbol::fromQualString(kRegenerate);
-}
-
-bool isMark(const Node& node) {
-  return isKeep(node) || isRegenerate(node) || node.kind() == c10::Symbol::fromQualString(kDrop);
-}
 
 /// The operator's result that `mark` is on, behind further marks.
 const Value* markedBy(const Node& mark) {

@@ -101,14 +101,17 @@ int64_t batchSize(const std::vector<c10::IValue>& inputs, int64_t dim) {
   throw RematError("no input has a dimension " + std::to_string(dim) + " that could be the batch");
 }
 
+bool isBatched(const c10::IValue& input, int64_t dim, int64_t of) {
+  return input.isTensor() && input.toTensor().defined() && input.toTensor().dim() > dim &&
+         input.toTensor().size(dim) == of;
+}
+
 std::vector<c10::IValue> firstOfBatch(const std::vector<c10::IValue>& inputs, int64_t dim,
                                       int64_t of, int64_t batch) {
   std::vector<c10::IValue> result;
   result.reserve(inputs.size());
   for (const c10::IValue& input : inputs) {
-    const bool batched = input.isTensor() && input.toTensor().defined() &&
-                         input.toTensor().dim() > dim && input.toTensor().size(dim) == of;
-    if (!batched) {
+    if (!isBatched(input, dim, of)) {
       result.push_back(input);
       continue;
     }

@@ -25,6 +25,10 @@ ir::Profile extrapolate(const BatchProfile& first, const BatchProfile& second, i
 /// there is no tensor with such a dimension.
 int64_t batchSize(const std::vector<c10::IValue>& inputs, int64_t dim);
 
+/// Whether dimension `dim` of `input` is the batch of `of`: it is a tensor with so many entries
+/// there.
+bool isBatched(const c10::IValue& input, int64_t dim, int64_t of);
+
 /// `inputs` with the first `batch` entries along `dim` of each tensor that has `of` of them.
 std::vector<c10::IValue> firstOfBatch(const std::vector<c10::IValue>& inputs, int64_t dim,
                                       int64_t of, int64_t batch);

@@ -121,9 +121,7 @@ std::vector<c10::IValue> shapesAtBatch(const std::vector<c10::IValue>& inputs, i
   const int64_t of = batchSize(inputs, dim);
   std::vector<c10::IValue> result;
   for (const c10::IValue& input : inputs) {
-    const bool batched = input.isTensor() && input.toTensor().defined() &&
-                         input.toTensor().dim() > dim && input.toTensor().size(dim) == of;
-    if (!batched) {
+    if (!isBatched(input, dim, of)) {
       result.push_back(input);
       continue;
     }

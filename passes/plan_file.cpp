@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "ir/json_text.h"
 #include "passes/graph_hash.h"
 #include "passes/internals.h"
 #include "passes/marks.h"
@@ -21,32 +22,10 @@ namespace json = llvm::json;
 
 /// By ir::Decision.
 constexpr std::array<const char*, 3> kWords{"recompute", "keep", "recompute each time"};
-/// The format nests two deep; the JSON reader recurses, so a file of brackets must not reach it.
+/// The format nests two deep.
 constexpr int kMaxDepth = 8;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error("plan: " + what); }
-
-std::string utf8(const std::string& bytes) {
-  return json::isUTF8(bytes) ? bytes : json::fixUTF8(bytes);
-}
-
-bool nestsTooDeep(const std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return true;
-  }
-  return false;
-}
 
 const json::Value& at(const json::Object& object, llvm::StringRef key) {
   const json::Value* value = object.get(key);
@@ -82,9 +61,9 @@ ir::Decision decisionOf(const json::Value& value, const std::string& name) {
 
 json::Object decisionsObject(const SavedPlan& saved) {
   json::Object values;
-  for (const auto& [name, decision] : saved.values) values[utf8(name)] = kWords[decision];
+  for (const auto& [name, decision] : saved.values) values[ir::utf8Text(name)] = kWords[decision];
   json::Array regenerated;
-  for (const std::string& name : saved.regenerated) regenerated.push_back(utf8(name));
+  for (const std::string& name : saved.regenerated) regenerated.push_back(ir::utf8Text(name));
   return json::Object{{"graph_hash", saved.graph_hash},
                       {"values", std::move(values)},
                       {"regenerated", std::move(regenerated)}};
@@ -197,12 +176,12 @@ std::string planHash(const SavedPlan& saved) {
 std::string toJson(const SavedPlan& saved) {
   json::Object root = decisionsObject(saved);
   root["remat_plan"] = SavedPlan::kVersion;
-  root["tool_version"] = utf8(saved.tool_version);
-  root["profile_hash"] = utf8(saved.profile_hash);
-  root["method"] = utf8(saved.method);
-  root["inputs"] = utf8(saved.inputs);
-  root["loss"] = utf8(saved.loss);
-  root["device"] = utf8(saved.device);
+  root["tool_version"] = ir::utf8Text(saved.tool_version);
+  root["profile_hash"] = ir::utf8Text(saved.profile_hash);
+  root["method"] = ir::utf8Text(saved.method);
+  root["inputs"] = ir::utf8Text(saved.inputs);
+  root["loss"] = ir::utf8Text(saved.loss);
+  root["device"] = ir::utf8Text(saved.device);
   root["budget"] = saved.budget;
   root["predicted_peak"] = saved.predicted_peak;
   root["recompute_share"] = saved.recompute_share;
@@ -212,7 +191,7 @@ std::string toJson(const SavedPlan& saved) {
 }
 
 SavedPlan savedPlanFromJson(const std::string& text) {
-  if (nestsTooDeep(text)) fail("the text is nested too deep");
+  if (ir::nestsDeeperThan(kMaxDepth, text)) fail("the text is nested too deep");
   auto parsed = json::parse(text);
   if (!parsed) fail("no JSON: " + llvm::toString(parsed.takeError()));
   const json::Object* object = parsed->getAsObject();

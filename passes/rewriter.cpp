@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "ir/mark_nodes.h"
 #include "ir/names.h"
 #include "ir/region_order.h"
 #include "ir/verifier.h"
@@ -19,10 +20,6 @@ using ir::NodeForm;
 using torch::jit::Graph;
 using torch::jit::Node;
 using torch::jit::Value;
-
-bool isKeep(const Node& node) { return node.kind() == c10::Symbol::fromQualString(ir::kKeep); }
-
-bool isDrop(const Node& node) { return node.kind() == c10::Symbol::fromQualString(ir::kDrop); }
 
 bool isTensor(const c10::Type& type) { return type.kind() == c10::TypeKind::TensorType; }
 
@@ -55,7 +52,7 @@ class Marks {
     const auto node = order_.node_ids.find(value.node());
     if (node == order_.node_ids.end()) return false;  // an argument
     const NodeForm form = order_.nodes[node->second].form;
-    if (form == NodeForm::kConstant || form == NodeForm::kInside || isKeep(*value.node()))
+    if (form == NodeForm::kConstant || form == NodeForm::kInside || ir::isKeep(*value.node()))
       return false;
     return isTensor(*value.type()) || isTensorList(*value.type());
   }
@@ -94,7 +91,7 @@ bool markAll(Graph& region, const std::vector<int32_t>& ids) {
 /// What `value` is called behind the mark on it, if there is one.
 Value* behindMarks(Value* value) {
   for (const auto& use : value->uses()) {
-    if (isKeep(*use.user) || isDrop(*use.user)) return use.user->output();
+    if (ir::isKeep(*use.user) || ir::isDrop(*use.user)) return use.user->output();
   }
   return value;
 }

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "ir/location.h"
+#include "ir/mark_nodes.h"
 #include "ir/names.h"
 #include "ir/replay_safety.h"
 #include "ir/verifier.h"
@@ -26,14 +27,10 @@ bool isKind(const Node& node, const char* name) {
   return node.kind() == c10::Symbol::fromQualString(name);
 }
 
-bool isMark(const Node& node) {
-  return isKind(node, ir::kKeep) || isKind(node, ir::kRegenerate) || isKind(node, ir::kDrop);
-}
-
 /// What `value` is called: a mark takes over the name of what it marks.
 std::string nameOf(const Value& value) {
   for (const auto& use : value.uses()) {
-    if (!value.hasDebugName() && isMark(*use.user)) {
+    if (!value.hasDebugName() && ir::isMark(*use.user)) {
       return nameOf(*use.user->output());
     }
   }
@@ -180,13 +177,13 @@ class Compiler {
       alias_[i] = static_cast<int32_t>(i);
       p.names[i] = nameOf(*value);
       p.tensor[i] = ir::holdsTensors(*value->type()) ? 1 : 0;
-      if (isMark(*value->node())) {
+      if (ir::isMark(*value->node())) {
         alias_[i] = alias_[order_.value_ids.at(value->node()->input(0))];
       }
-      if (isKind(*value->node(), ir::kKeep)) {
+      if (ir::isKeep(*value->node())) {
         mark(alias_[i]);
       }
-      if (isKind(*value->node(), ir::kDrop)) {
+      if (ir::isDrop(*value->node())) {
         p.dropped[alias_[i]] = 1;
       }
     }
@@ -243,7 +240,7 @@ class Compiler {
     for (Value* input : node->inputs()) {
       out.inputs.push_back(id(input));
     }
-    out.is_mark = isMark(*node);
+    out.is_mark = ir::isMark(*node);
     if (out.is_mark) {
       return;
     }
