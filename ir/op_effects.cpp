@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ir/mark_nodes.h"
 #include "ir/names.h"
 
 namespace remat::ir {
@@ -50,7 +51,7 @@ bool declaresAliases(const Node& node) {
 bool isFamiliar(const Node& node) {
   if (node.kind().is_aten() || node.kind().is_prim()) return true;
   const std::string op = node.kind().toQualString();
-  return op == kKeep || op == kRegenerate || op == kDrop || op == kDropoutMask || op == kDropout;
+  return isMark(node) || op == kDropoutMask || op == kDropout;
 }
 
 }  // namespace

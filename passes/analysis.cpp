@@ -248,7 +248,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
                          : profileInputs(analysis, inputs, options);
   if (!options.profile_json.empty()) checkSameStep(analysis.profile, inputs, options);
   analysis.original_peak = analysis.profile.baseline_peak_bytes;
-  analysis.minimum_bytes = std::min(options.minimum_bytes, analysis.original_peak / 1000);
+  analysis.minimum_bytes = options.minimumFor(analysis.original_peak);
   say(options, "judging what may be replayed");
   Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
   for (const ir::NodeProfile& node : analysis.profile.nodes) {

@@ -115,18 +115,22 @@ void exposeInternals(PlanningInput& input) {
   }
 }
 
+int32_t resultBeside(const PlanningInput& input, int32_t internal) {
+  const ir::Profile& profile = input.profile;
+  for (const int32_t output : profile.nodes[profile.values[internal].producer].outputs) {
+    if (output < input.first_internal && profile.values[output].tensor) return output;
+  }
+  return -1;
+}
+
 std::vector<int32_t> regeneratedValues(const PlanningInput& input, const ir::Plan& plan) {
   const ir::Profile& profile = input.profile;
   const std::vector<char> recomputed = recomputedStorages(input, plan);
   std::vector<int32_t> values;
   for (size_t value = input.first_internal; value < profile.values.size(); ++value) {
-    const ir::ValueProfile& internals = profile.values[value];
-    if (recomputed[internals.storages[0]] == 0) continue;
-    for (const int32_t output : profile.nodes[internals.producer].outputs) {
-      if (output >= input.first_internal || !profile.values[output].tensor) continue;
-      values.push_back(output);
-      break;
-    }
+    if (recomputed[profile.values[value].storages[0]] == 0) continue;
+    const int32_t result = resultBeside(input, static_cast<int32_t>(value));
+    if (result >= 0) values.push_back(result);
   }
   return values;
 }

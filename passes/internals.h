@@ -18,6 +18,10 @@ namespace remat {
 /// node saved too, or that were allocated elsewhere, stay what they are: kept.
 void exposeInternals(PlanningInput& input);
 
+/// The first result that is a tensor of the node that saved `internal`, one of the added values:
+/// what marks and files know the node by; -1: none.
+int32_t resultBeside(const PlanningInput& input, int32_t internal);
+
 /// The values whose nodes `plan` wants to regenerate the internals of: for each its first result
 /// that is a tensor. Ids and order as in marksOf.
 std::vector<int32_t> regeneratedValues(const PlanningInput& input, const ir::Plan& plan);

@@ -25,14 +25,13 @@ uint64_t SplitMix::next() {
 
 LocalSearch::LocalSearch(Simulator& simulator, PlanArchive& archive, uint64_t seed)
     : simulator_(simulator), archive_(archive), random_(seed) {
-  std::vector<char> keep = simulator.keepAll();
-  const Evaluation kept = simulator.evaluate(keep);
-  archive.offer(kept, keep);
-  const std::vector<int32_t> candidates = simulator.candidates();
-  for (int32_t storage : candidates) keep[storage] = 0;
-  const Timeline timeline = simulator.trace(keep);
-  archive.offer(timeline.evaluation, keep);
-  decisions_ = candidates;
+  const std::vector<char> all = simulator.keepAll();
+  const Evaluation kept = simulator.evaluate(all);
+  archive.offer(kept, all);
+  const std::vector<char> none = simulator.dropAll();
+  const Timeline timeline = simulator.trace(none);
+  archive.offer(timeline.evaluation, none);
+  decisions_ = simulator.candidates();
   for (size_t i = 0; i < decisions_.size(); ++i) {
     if (timeline.replay_first[decisions_[i]] >= 0) reached_.push_back(static_cast<int32_t>(i));
   }

@@ -20,7 +20,7 @@ Analysis atBatch(const Analysis& analysis, int64_t batch, const OptimizeOptions&
   Analysis result = analysis;
   result.profile = extrapolate(analysis.recorded.at(0), analysis.recorded.at(1), batch);
   result.original_peak = result.profile.baseline_peak_bytes;
-  result.minimum_bytes = std::min(options.minimum_bytes, result.original_peak / 1000);
+  result.minimum_bytes = options.minimumFor(result.original_peak);
   return result;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -40,6 +41,9 @@ struct OptimizeOptions {
   /// Storages below this, or below a thousandth of the original's step peak where that is less (a
   /// small model's values are small), are kept.
   int64_t minimum_bytes = 65536;
+  int64_t minimumFor(int64_t original_peak) const {
+    return std::min(minimum_bytes, original_peak / 1000);
+  }
   bool measure = true;       ///< measure the result and plan again while it is above the budget
   std::string profile_json;  ///< a profile to reuse instead of recording one
   /// A plan (SavedPlan) to reuse instead of making one, for the budget above; the model is

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "ir/json_text.h"
+#include "passes/evaluated_plan.h"
 #include "passes/graph_hash.h"
 #include "passes/internals.h"
 #include "passes/marks.h"
@@ -69,24 +70,12 @@ json::Object decisionsObject(const SavedPlan& saved) {
                       {"regenerated", std::move(regenerated)}};
 }
 
-/// The value by which a plan's readers know the node of an internal value; empty: none.
-std::string nodeName(const ir::Profile& profile, const ir::ValueProfile& internals,
-                     int32_t first_internal) {
-  for (const int32_t output : profile.nodes[internals.producer].outputs) {
-    if (output < first_internal && profile.values[output].tensor) {
-      return profile.values[output].name;
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 SavedPlan savedPlan(const PlanningInput& input, const ir::Plan& plan) {
   const ir::Profile& profile = input.profile;
   SavedPlan saved;
   saved.graph_hash = profile.graph_hash;
-  saved.profile_hash = textHash(ir::toJson(profile));
   saved.inputs = profile.inputs;
   saved.loss = profile.loss;
   saved.device = profile.device;
@@ -115,8 +104,7 @@ SavedPlan savedPlan(const PlanningInput& input, const ir::Plan& plan) {
 ir::Plan planOf(const SavedPlan& saved, const PlanningInput& input) {
   const ir::Profile& profile = input.profile;
   Simulator simulator(input);
-  ir::Plan plan;
-  plan.keep = simulator.keepAll();
+  std::vector<char> keep = simulator.keepAll();
   const std::vector<int32_t> candidates = simulator.candidates();
   const std::set<int32_t> free(candidates.begin(), candidates.end());
   const std::vector<int32_t> roots = storageRoots(profile);
@@ -127,7 +115,8 @@ ir::Plan planOf(const SavedPlan& saved, const PlanningInput& input) {
     ir::Decision decision = ir::kKeep;
     std::string name = root.name;
     if (roots[storage] >= input.first_internal) {
-      name = nodeName(profile, root, input.first_internal);
+      const int32_t result = resultBeside(input, roots[storage]);
+      name = result < 0 ? "" : profile.values[result].name;
       if (regenerated.count(name) > 0) decision = ir::kRecompute;
     } else if (const auto found = saved.values.find(name); found != saved.values.end()) {
       decision = found->second;
@@ -137,28 +126,19 @@ ir::Plan planOf(const SavedPlan& saved, const PlanningInput& input) {
       fail("it recomputes " + name +
            ", which may not be recomputed here; use the --allow-op that it was made with");
     }
-    if (is_free) plan.keep[storage] = decision;
+    if (is_free) keep[storage] = static_cast<char>(decision);
   }
   std::set<std::string> names;
   for (const ir::ValueProfile& value : profile.values) names.insert(value.name);
   for (const auto& [name, decision] : saved.values) {
     if (names.count(name) == 0) fail("the model has no value " + name);
   }
-  const Timeline timeline = simulator.trace(plan.keep);
   const double forward = profile.forwardSeconds();
+  ir::Plan plan = evaluatedPlan(simulator, keep, forward);
   plan.budget = saved.budget;
-  plan.predicted_peak = timeline.evaluation.peak;
-  plan.recompute_seconds = timeline.evaluation.recompute_seconds;
-  plan.recompute_share = forward > 0 ? plan.recompute_seconds / forward : 0;
   plan.lower_bound_share = std::min(saved.lower_bound_share, plan.recompute_share);
   plan.lower_bound_seconds = plan.lower_bound_share * forward;
   plan.peak_bound = saved.lower_bound_peak;
-  for (size_t storage = 0; storage < plan.keep.size(); ++storage) {
-    if (profile.storages[storage].role != ir::StorageRole::kValue) continue;
-    const bool dropped = plan.keep[storage] != ir::kKeep;
-    plan.kept += timeline.persists[storage] != 0 && !dropped;
-    plan.recomputed += dropped && timeline.replay_first[storage] >= 0;
-  }
   return plan;
 }
 

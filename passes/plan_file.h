@@ -31,7 +31,8 @@ struct SavedPlan {
   std::vector<std::string> regenerated;        ///< first tensor of nodes whose internals are
 };
 
-/// The decisions of `plan`, with hash and bounds; what only the caller knows stays empty.
+/// The decisions of `plan`, with its bounds; what only the caller knows (tool, method, the recorded
+/// profile's hash) stays empty.
 SavedPlan savedPlan(const PlanningInput& input, const ir::Plan& plan);
 
 /// The plan that `saved` is by `input`, with what the simulator says of it. `input.minimum_bytes`

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "passes/cut_seeds.h"
+#include "passes/evaluated_plan.h"
 #include "passes/local_search.h"
 #include "passes/lower_bound.h"
 #include "passes/plan_archive.h"
@@ -194,12 +195,10 @@ class Planner::Search {
     if (archive_.best(budget) != nullptr || bound_.peak() > budget) return;
     const bool near = archive_.lowest()->evaluation.peak <= budget * 9 / 8;
     if (!near && evaluations_ > kFewDecisions * kPerDecision) return;
-    std::vector<char> dropped = simulator_.keepAll();
-    for (int32_t storage : simulator_.candidates()) dropped[storage] = 0;
     local_.setPenalty(kUrgent, kUrgentExcess);
     const std::vector<char> lowest = archive_.lowest()->keep;
     for (int attempt = 0; attempt < kInsistence; ++attempt) {
-      const std::vector<char> start = attempt == 0   ? dropped
+      const std::vector<char> start = attempt == 0   ? simulator_.dropAll()
                                       : attempt == 1 ? lowest
                                                      : local_.anywhere();
       local_.anneal(start, budget, evaluations_ / 4, kHot);
@@ -246,24 +245,12 @@ class Planner::Search {
   }
 
   ir::Plan describe(const PlanArchive::Entry& entry, int64_t budget) {
-    ir::Plan plan;
-    plan.keep = entry.keep;
+    ir::Plan plan = evaluatedPlan(simulator_, entry.keep, forward_seconds_);
     plan.budget = budget;
-    plan.predicted_peak = entry.evaluation.peak;
-    plan.recompute_seconds = entry.evaluation.recompute_seconds;
-    plan.recompute_share =
-        forward_seconds_ > 0 ? entry.evaluation.recompute_seconds / forward_seconds_ : 0;
     plan.peak_bound = bound_.peak();
     if (plan.predicted_peak <= budget && plan.recompute_seconds > 0) {
       plan.lower_bound_seconds = boundFor(budget, plan.recompute_seconds);
       plan.lower_bound_share = plan.lower_bound_seconds / forward_seconds_;
-    }
-    const Timeline timeline = simulator_.trace(entry.keep);
-    for (const SimulationModel::Storage& storage : simulator_.model().storages) {
-      const int32_t id = storage.profile_storage;
-      const bool dropped = storage.candidate && entry.keep[id] != ir::kKeep;
-      plan.kept += timeline.persists[id] && !dropped;
-      plan.recomputed += dropped && timeline.replay_first[id] >= 0;
     }
     return plan;
   }

@@ -202,8 +202,9 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
   return plans;
 }
 
-SavedPlan savePlan(const Analysis& analysis, const ir::Plan& plan, const OptimizeOptions& options) {
-  SavedPlan saved = savedPlan(planningInput(analysis, options), plan);
+SavedPlan savePlan(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
+                   const OptimizeOptions& options) {
+  SavedPlan saved = savedPlan(input, plan);
   saved.profile_hash = textHash(ir::toJson(analysis.profile));
   saved.method = options.method;
   return saved;
@@ -284,7 +285,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     budget.bytes =
         asked + result.plan.predicted_peak - result.measured_peak + options.reserve_bytes;
   }
-  result.saved_plan = savePlan(analysis, result.plan, options);
+  result.saved_plan = savePlan(analysis, input, result.plan, options);
   result.saved_plan.budget = asked;
   result.annotations.plan_hash = planHash(result.saved_plan);
   result.annotations.profile_hash = result.saved_plan.profile_hash;

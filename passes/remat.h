@@ -74,8 +74,9 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
 std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
                        const OptimizeOptions& options);
 
-/// `plan` in the form for files. Its tool's version stays empty.
-SavedPlan savePlan(const Analysis& analysis, const ir::Plan& plan, const OptimizeOptions& options);
+/// `plan`, made by `input` of `analysis`, in the form for files. Its tool's version stays empty.
+SavedPlan savePlan(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
+                   const OptimizeOptions& options);
 
 struct OptimizeResult {
   bool changed = false;          ///< false: nothing to gain, `module` is the model as it was

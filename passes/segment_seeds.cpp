@@ -18,15 +18,13 @@ constexpr int64_t kSteps = 160;
 SegmentSeeds::SegmentSeeds(Simulator& simulator, const std::vector<std::vector<char>>& guides)
     : simulator_(simulator), model_(simulator.model()) {
   choosePositions();
-  std::vector<char> keep = simulator.keepAll();
-  addGuide(keep, /*whole=*/false);
+  addGuide(simulator.keepAll(), /*whole=*/false);
   const Guide& all = guides_.front();
   saved_until_ = all.kept_until;
   for (size_t slice = 0; slice < all.peak.size(); ++slice) {
     working_.push_back(std::max<int64_t>(0, all.peak[slice] - all.kept_until[slice + 1]));
   }
-  for (int32_t storage : simulator.candidates()) keep[storage] = 0;
-  addGuide(std::move(keep), /*whole=*/true);
+  addGuide(simulator.dropAll(), /*whole=*/true);
   for (const std::vector<char>& guide : guides) addGuide(guide, /*whole=*/false);
 }
 

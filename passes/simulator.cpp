@@ -1,5 +1,6 @@
 #include "passes/simulator.h"
 
+#include "ir/plan.h"
 #include "passes/simulation_walk.h"
 
 namespace remat {
@@ -58,6 +59,12 @@ std::vector<int32_t> Simulator::candidates() const {
 
 std::vector<char> Simulator::keepAll() const {
   return std::vector<char>(model_->profile_to_model.size(), 1);
+}
+
+std::vector<char> Simulator::dropAll() const {
+  std::vector<char> keep = keepAll();
+  for (int32_t storage : candidates()) keep[storage] = ir::kRecompute;
+  return keep;
 }
 
 bool Simulator::consistent() { return evaluate(keepAll()).peak == model_->measured_peak; }

@@ -48,6 +48,8 @@ class Simulator {
 
   /// A plan with everything kept: as many entries as the profile has storages.
   std::vector<char> keepAll() const;
+  /// A plan with every candidate recomputed.
+  std::vector<char> dropAll() const;
 
   /// Whether the profile's own measured peak is reproduced when everything is kept.
   bool consistent();

@@ -273,6 +273,22 @@ void applyPlanFile(const std::string& path, OptimizeOptions& options) {
   }
 }
 
+int64_t deviceMemoryOption(const PlanningOptions& planning) {
+  if (planning.device_memory.empty()) {
+    if (!planning.optimizer.empty()) throw usage("--optimizer needs --device-memory");
+    return 0;
+  }
+  const int64_t bytes =
+      parseOption("--device-memory", [&] { return parseBytes(planning.device_memory); });
+  parseOption("--optimizer",
+              [&] { return optimizerBytesPerElement(optimizerOption(planning), 4); });
+  return bytes;
+}
+
+std::string optimizerOption(const PlanningOptions& planning) {
+  return planning.optimizer.empty() ? "sgd" : planning.optimizer;
+}
+
 Budget budgetOption(const std::string& text) {
   return parseOption("--budget", [&] { return parseBudget(text); });
 }

@@ -64,6 +64,12 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
 /// The plan file `path` as `options` take it: decisions and budget. Throws ToolError.
 void applyPlanFile(const std::string& path, OptimizeOptions& options);
 
+/// Bytes of --device-memory, 0 where it is not given, and the optimiser whose state goes into its
+/// sum;
+/// --optimizer, which needs it, is checked with it. Throw ToolError.
+int64_t deviceMemoryOption(const PlanningOptions& planning);
+std::string optimizerOption(const PlanningOptions& planning);
+
 /// The budget that one option gives; text of several names the option in errors.
 Budget budgetOption(const std::string& text);
 

@@ -1,11 +1,9 @@
 #include "tools/max_batch.h"
 
 #include <cstdio>
-#include <stdexcept>
 
 #include "ir/remark.h"
 #include "passes/max_batch.h"
-#include "tools/budget.h"
 #include "tools/device_budget.h"
 #include "tools/errors.h"
 #include "tools/planning_session.h"
@@ -14,18 +12,6 @@
 
 namespace remat::tools {
 namespace {
-
-int64_t deviceMemory(const PlanningOptions& planning) {
-  try {
-    return planning.device_memory.empty() ? 0 : parseBytes(planning.device_memory);
-  } catch (const std::invalid_argument& error) {
-    throw usage("--device-memory " + std::string(error.what()));
-  }
-}
-
-std::string optimizerOf(const PlanningOptions& planning) {
-  return planning.optimizer.empty() ? "sgd" : planning.optimizer;
-}
 
 llvm::json::Value toJson(const MaxBatch& found) {
   return llvm::json::Object{{"max_batch", found.batch},
@@ -61,29 +47,21 @@ void checkMaxBatch(const MaxBatchRequest& request, const PlanningOptions& planni
       (!request.budgets.empty() && !bytes)) {
     throw usage("--max-batch needs one --budget in bytes, as 900MB, or --device-memory");
   }
-  if (!planning.optimizer.empty() && planning.device_memory.empty()) {
-    throw usage("--optimizer needs --device-memory");
-  }
   if (!planning.profile.empty() || !planning.save_profile.empty() || !planning.save_plan.empty()) {
     throw usage(
         "--max-batch records profiles of its own; leave out --profile, --save-profile and "
         "--save-plan");
   }
-  deviceMemory(planning);
-  try {
-    optimizerBytesPerElement(optimizerOf(planning), 4);
-  } catch (const std::invalid_argument& error) {
-    throw usage("--optimizer " + std::string(error.what()));
-  }
+  deviceMemoryOption(planning);
 }
 
 void printMaxBatch(const MaxBatchRequest& request, const PlanningOptions& planning,
                    const Session& session, OptimizeOptions options) {
-  const int64_t memory = deviceMemory(planning);
+  const int64_t memory = deviceMemoryOption(planning);
   const int64_t given = memory > 0 ? 0 : budgetOption(request.budgets[0]).bytes;
   const int64_t reserve = options.reserve_bytes;
   const auto device = [&](int64_t batch) {
-    return deviceBudget(memory, optimizerOf(planning), reserve, session.file.module,
+    return deviceBudget(memory, optimizerOption(planning), reserve, session.file.module,
                         shapesAtBatch(session.inputs, options.batch_dim, batch));
   };
   StdoutToStderr model_output;

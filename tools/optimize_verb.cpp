@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <memory>
 #include <sstream>
-#include <stdexcept>
 #include <vector>
 
 #include "ir/outline.h"
@@ -38,9 +37,9 @@ struct OptimizeArguments {
 /// Where the budget comes from a device's memory: the sum, printed and put into `options`.
 void applyDeviceMemory(const PlanningOptions& planning, int64_t device_memory, bool json,
                        const Session& session, OptimizeOptions& options) {
-  const std::string optimizer = planning.optimizer.empty() ? "sgd" : planning.optimizer;
-  const DeviceBudget budget = deviceBudget(device_memory, optimizer, options.reserve_bytes,
-                                           session.file.module, session.inputs);
+  const DeviceBudget budget =
+      deviceBudget(device_memory, optimizerOption(planning), options.reserve_bytes,
+                   session.file.module, session.inputs);
   std::fprintf(json ? stderr : stdout, "%s", budget.text.c_str());
   std::fflush(stdout);
   if (budget.step_bytes <= 0) {
@@ -90,18 +89,8 @@ int64_t checkArguments(const OptimizeArguments& arguments) {
   if (!planning.plan.empty() && !(planning.keep.empty() && planning.recompute.empty())) {
     throw usage("--keep and --recompute make a plan; leave them out beside --plan");
   }
-  if (!planning.optimizer.empty() && planning.device_memory.empty()) {
-    throw usage("--optimizer needs --device-memory");
-  }
   checkReportExtension(arguments.report);
-  int64_t device_memory = 0;
-  try {
-    if (!planning.device_memory.empty()) device_memory = parseBytes(planning.device_memory);
-    if (!planning.optimizer.empty()) optimizerBytesPerElement(planning.optimizer, 4);
-  } catch (const std::invalid_argument& error) {
-    throw usage((device_memory == 0 ? "--device-memory " : "--optimizer ") +
-                std::string(error.what()));
-  }
+  const int64_t device_memory = deviceMemoryOption(planning);
   checkWritable(arguments.output);
   std::vector<std::string> results{arguments.report, planning.save_profile, planning.save_plan};
   for (const std::string& path : results) {

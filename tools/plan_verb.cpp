@@ -189,7 +189,8 @@ int planModel(const PlanArguments& arguments) {
     files.add(planning.save_profile, ir::toJson(analysis.profile));
   }
   if (!planning.save_plan.empty() && curve.rows.front().reached()) {
-    SavedPlan saved = savePlan(analysis, curve.rows.front().plan, options);
+    SavedPlan saved =
+        savePlan(analysis, planningInput(analysis, options), curve.rows.front().plan, options);
     saved.tool_version = kToolVersion;
     if (curve.rows.front().minimum) saved.budget = 0;
     files.add(planning.save_plan, toJson(saved));
