@@ -190,6 +190,7 @@ std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budg
   Planner planner(input);
   const ir::Plan lowest = minimumPlan(planner);
   std::vector<int64_t> bytes;
+  bytes.reserve(budgets.size());
   for (const Budget& budget : budgets) {
     bytes.push_back(budget.kind == Budget::Kind::kMinimum ? lowest.predicted_peak
                                                           : budgetBytes(budget, analysis, options));
