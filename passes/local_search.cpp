@@ -122,16 +122,21 @@ std::vector<char> LocalSearch::anywhere() {
   return keep;
 }
 
-void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot) {
+void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t work, double hot) {
   if (decisions_.empty()) return;
   keep_ = std::move(keep);
+  const int64_t begin = simulator_.work();
   double current = cost(evaluate(std::numeric_limits<double>::infinity(), budget), budget);
-  double temperature = hot * reachable_seconds_;
-  const double cooling =
-      std::pow(kCold / hot, 1.0 / static_cast<double>(std::max<int64_t>(1, evaluations)));
-  for (int64_t i = 0; i < evaluations; ++i, temperature *= cooling) {
+  for (int64_t idle = 0;;) {
+    const int64_t spent = simulator_.work() - begin + idle;
+    if (spent >= work) return;
+    const double progress = static_cast<double>(spent) / static_cast<double>(work);
+    const double temperature = hot * reachable_seconds_ * std::pow(kCold / hot, progress);
     propose();
-    if (changed_.empty()) continue;
+    if (changed_.empty()) {
+      ++idle;
+      continue;
+    }
     const double limit = current - temperature * std::log(random_.unit());
     const Evaluation evaluation = evaluate(limit, budget);
     const double proposed = cost(evaluation, budget);
@@ -144,11 +149,11 @@ void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t evaluat
 }
 
 /// Tries all flips or all exchanges once, taking each that helps; false if none did.
-bool LocalSearch::improveBy(int64_t budget, int64_t& evaluations, double& current, bool pairs) {
+bool LocalSearch::improveBy(int64_t budget, int64_t end, double& current, bool pairs) {
   const auto count = static_cast<int32_t>(decisions_.size());
   bool improved = false;
   auto attempt = [&] {
-    if (evaluations-- <= 0) return undo();
+    if (simulator_.work() >= end) return undo();
     const Evaluation evaluation = evaluate(current, budget);
     const double proposed = cost(evaluation, budget);
     // Rounding in sums of seconds must not look like progress for ever.
@@ -168,7 +173,7 @@ bool LocalSearch::improveBy(int64_t budget, int64_t& evaluations, double& curren
       attempt();
       continue;
     }
-    for (int32_t second = first + 1; second < count && evaluations > 0; ++second) {
+    for (int32_t second = first + 1; second < count && simulator_.work() < end; ++second) {
       if (isKept(first) == isKept(second)) continue;
       changed_.clear();
       flip(first);
@@ -179,12 +184,13 @@ bool LocalSearch::improveBy(int64_t budget, int64_t& evaluations, double& curren
   return improved;
 }
 
-void LocalSearch::polish(std::vector<char> keep, int64_t budget, int64_t evaluations) {
+void LocalSearch::polish(std::vector<char> keep, int64_t budget, int64_t work) {
   keep_ = std::move(keep);
+  const int64_t end = simulator_.work() + work;
   double current = cost(evaluate(std::numeric_limits<double>::infinity(), budget), budget);
-  while (evaluations > 0) {
-    if (improveBy(budget, evaluations, current, false)) continue;
-    if (!improveBy(budget, evaluations, current, true)) return;
+  while (simulator_.work() < end) {
+    if (improveBy(budget, end, current, false)) continue;
+    if (!improveBy(budget, end, current, true)) return;
   }
 }
 

@@ -31,8 +31,8 @@ class SplitMix {
 ///
 /// The cost of a plan is its recompute time plus a penalty per byte above the budget. Changes: flip
 /// one decision; exchange a kept with a dropped one nearby; drop or keep a run of neighbours (in
-/// the order of production). Deterministic for a seed; work is counted in evaluations, never in
-/// time.
+/// the order of production). Deterministic for a seed; work is counted by the simulator,
+/// never in time.
 class LocalSearch {
  public:
   /// `simulator` and `archive` must outlive the search.
@@ -50,13 +50,13 @@ class LocalSearch {
   /// A plan of random decisions.
   std::vector<char> anywhere();
 
-  /// Simulated annealing from `keep`, cooling over the given number of evaluations. `hot` is the
-  /// first temperature, as a share of the time that recomputing everything takes.
-  void anneal(std::vector<char> keep, int64_t budget, int64_t evaluations, double hot);
+  /// Simulated annealing from `keep`, cooling over so much of Simulator::work. `hot` is the first
+  /// temperature, as a share of the time that recomputing everything takes.
+  void anneal(std::vector<char> keep, int64_t budget, int64_t work, double hot);
 
-  /// Descends from `keep` by the best of all flips and all exchanges until none helps or the
-  /// evaluations are spent.
-  void polish(std::vector<char> keep, int64_t budget, int64_t evaluations);
+  /// Descends from `keep` by the best of all flips and all exchanges until none helps or so much of
+  /// Simulator::work is spent.
+  void polish(std::vector<char> keep, int64_t budget, int64_t work);
 
  private:
   double cost(const Evaluation& evaluation, int64_t budget) const;
@@ -72,7 +72,7 @@ class LocalSearch {
   void flip(int32_t decision);
   void undo();
   Evaluation evaluate(double cost_limit, int64_t budget);
-  bool improveBy(int64_t budget, int64_t& evaluations, double& current, bool pairs);
+  bool improveBy(int64_t budget, int64_t end, double& current, bool pairs);
 
   Simulator& simulator_;
   PlanArchive& archive_;

@@ -31,9 +31,9 @@ constexpr double kUrgent = 60;
 constexpr double kUrgentExcess = 1.0 / 32;
 constexpr int64_t kDescents = 8;
 constexpr int kMisses = 4;
-/// Longer steps get fewer evaluations, so that a plan takes about the same time.
+/// Longer steps get fewer rounds of the bound, so that it takes about the same time.
 constexpr int64_t kUsualInstants = 1000;
-constexpr int64_t kPerDecision = 3000;
+constexpr int64_t kPerDecision = 600000;
 constexpr int64_t kFewDecisions = 32;
 constexpr int kInsistence = 6;
 constexpr int kCorrections = 8;
@@ -56,9 +56,7 @@ class Planner::Search {
     const SimulationModel& model = simulator_.model();
     const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
     const std::vector<int32_t> decisions = simulator_.candidates();
-    evaluations_ =
-        std::min({options.evaluations, kPerDecision * static_cast<int64_t>(decisions.size()),
-                  options.evaluations * kUsualInstants / std::max<int64_t>(1, instants)});
+    work_ = std::min(options.work, kPerDecision * static_cast<int64_t>(decisions.size()));
     bound_rounds_ = static_cast<int>(
         std::min<int64_t>(options.bound_rounds,
                           options.bound_rounds * kUsualInstants / std::max<int64_t>(1, instants)));
@@ -78,7 +76,7 @@ class Planner::Search {
       reach(budget);
       // A budget far below everything known is approached from above.
       if (archive_.lowest()->evaluation.peak <= budget * 5 / 4)
-        improve(budget, evaluations_, /*thorough=*/true);
+        improve(budget, work_, /*thorough=*/true);
       descend(budget);
       insist(budget);
       if (options_.second_recomputation && archive_.best(budget) == nullptr) nest(budget);
@@ -117,12 +115,12 @@ class Planner::Search {
     }
   }
 
-  /// Spends the evaluations on one budget: recombine what is known, disturb, descend, recombine
+  /// Spends the work on one budget: recombine what is known, disturb, descend, recombine
   /// again.
-  void improve(int64_t budget, int64_t evaluations, bool thorough) {
+  void improve(int64_t budget, int64_t work, bool thorough) {
     cuts_.forBudget(budget, thorough ? kCutRounds : kCutRounds / 4);
     recombine(budget);
-    const int64_t share = evaluations / (kRestarts + 1);
+    const int64_t share = work / (kRestarts + 1);
     for (double heat : kHeats) {
       if (isBest(budget)) return;
       const bool met = archive_.best(budget) != nullptr;
@@ -130,7 +128,7 @@ class Planner::Search {
       local_.anneal(start(budget), budget, share, heat);
       if (thorough) recombine(budget);
     }
-    local_.polish(start(budget), budget, evaluations - kRestarts * share);
+    local_.polish(start(budget), budget, work - kRestarts * share);
   }
 
   /// Whether the best known plan within the budget can't be beaten. The bound is found once, as
@@ -166,7 +164,7 @@ class Planner::Search {
       const int64_t before = archive_.lowest()->evaluation.peak;
       if (before <= budget) return;
       const auto target = static_cast<int64_t>(static_cast<double>(before) * 0.97);
-      improve(std::max(budget, target), evaluations_ / (2 * kDescents), /*thorough=*/false);
+      improve(std::max(budget, target), work_ / (2 * kDescents), /*thorough=*/false);
     }
   }
 
@@ -178,13 +176,13 @@ class Planner::Search {
       if (before <= budget) break;
       const int64_t target = std::max(budget, before - before / 32);
       local_.setPenalty(kUrgent, kUrgentExcess);
-      local_.anneal(archive_.lowest()->keep, target, evaluations_ / (5 * kDescents),
+      local_.anneal(archive_.lowest()->keep, target, work_ / (5 * kDescents),
                     round % 2 == 0 ? kHot : kNestHeat);
     }
     if (archive_.best(budget) != nullptr) {
       local_.setPenalty(kRelaxed, 0);
-      local_.anneal(start(budget), budget, evaluations_ / 8, kNestHeat);
-      local_.polish(start(budget), budget, evaluations_ / 4);
+      local_.anneal(start(budget), budget, work_ / 8, kNestHeat);
+      local_.polish(start(budget), budget, work_ / 4);
     }
     local_.allowEachTime(false);
   }
@@ -194,17 +192,17 @@ class Planner::Search {
   void insist(int64_t budget) {
     if (archive_.best(budget) != nullptr || bound_.peak() > budget) return;
     const bool near = archive_.lowest()->evaluation.peak <= budget * 9 / 8;
-    if (!near && evaluations_ > kFewDecisions * kPerDecision) return;
+    if (!near && work_ > kFewDecisions * kPerDecision) return;
     local_.setPenalty(kUrgent, kUrgentExcess);
     const std::vector<char> lowest = archive_.lowest()->keep;
     for (int attempt = 0; attempt < kInsistence; ++attempt) {
       const std::vector<char> start = attempt == 0   ? simulator_.dropAll()
                                       : attempt == 1 ? lowest
                                                      : local_.anywhere();
-      local_.anneal(start, budget, evaluations_ / 4, kHot);
-      local_.polish(archive_.lowest()->keep, budget, evaluations_ / 4);
+      local_.anneal(start, budget, work_ / 4, kHot);
+      local_.polish(archive_.lowest()->keep, budget, work_ / 4);
       if (archive_.best(budget) == nullptr) continue;
-      local_.polish(archive_.best(budget)->keep, budget, evaluations_ / 4);
+      local_.polish(archive_.best(budget)->keep, budget, work_ / 4);
       return;
     }
   }
@@ -265,7 +263,7 @@ class Planner::Search {
   std::map<int64_t, double> bounds_;  ///< by budget, seconds
   int bound_rounds_ = 0;
   bool complete_ = false;                ///< the archive has seen every plan
-  int64_t evaluations_ = 0;              ///< per budget
+  int64_t work_ = 0;                     ///< per budget
   std::vector<std::vector<char>> hull_;  ///< plans of the first cuts, from low to high peaks
 };
 

@@ -10,10 +10,10 @@
 namespace remat {
 
 struct PlannerOptions {
-  /// Plans that may be simulated per budget, for a step of up to 1000 instants (Timeline); longer
-  /// steps get fewer in proportion, and so do those with few decisions. Work, not time, so that
-  /// plans are the same on every machine.
-  int64_t evaluations = 150000;
+  /// What may be spent on a budget, in units of Simulator::work: a small change of a plan costs
+  /// 50 to 500. Steps with few decisions get less. Not time, so that plans are the same on every
+  /// machine.
+  int64_t work = 30000000;
   uint64_t seed = 1;
   /// Up to so many decisions all plans are simulated: the result is the best in the space "each
   /// value kept, or recomputed".
@@ -33,7 +33,7 @@ struct PlannerOptions {
 /// so the answers of one planner are monotone: a lower budget never gets a higher peak, a higher
 /// one never more time, as far as they come from one `sweep` or are asked for again.
 ///
-/// Costs `PlannerOptions::evaluations` simulations a budget: 1 to 3 s for a ResNet-50 on one core,
+/// Costs `PlannerOptions::work` a budget: 1 to 3 s for a ResNet-50 on one core,
 /// twice that for a budget that can't be met. Stale when the profile or the legality changes.
 class Planner {
  public:

@@ -1,6 +1,7 @@
 #include "passes/simulation_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "ir/plan.h"
@@ -95,7 +96,9 @@ struct SimulationModel::Builder {
       if (matters[node]) {
         model.nodes.emplace_back();
         model.nodes.back().profile_node = static_cast<int32_t>(node);
-        model.nodes.back().seconds = profile.nodes[node].seconds;
+        Node& to = model.nodes.back();
+        to.ticks = std::llround(profile.nodes[node].seconds * kTicksPerSecond);
+        to.seconds = static_cast<double>(to.ticks) / kTicksPerSecond;
       }
       node_position[node] = static_cast<int32_t>(model.nodes.size()) - 1;
     }

@@ -46,10 +46,13 @@ struct SimulationModel {
     void free(int64_t bytes) { delta -= bytes; }
   };
 
+  static constexpr double kTicksPerSecond = 1e12;
+
   struct Node {
     Bulk forward;             ///< frees of kValue storages left out
     int64_t replay_peak = 0;  ///< bytes above the start while it is replayed
-    double seconds = 0;
+    int64_t ticks = 0;        ///< time, in whole units, so that sums don't depend on their order
+    double seconds = 0;       ///< the same in seconds
     int32_t profile_node = -1;
   };
 

@@ -1,16 +1,18 @@
 #include "passes/simulator.h"
 
+#include <algorithm>
+
 #include "ir/plan.h"
-#include "passes/simulation_walk.h"
+#include "passes/plan_state.h"
 
 namespace remat {
 
 Simulator::Simulator(const PlanningInput& input)
     : model_(std::make_shared<const SimulationModel>(input)),
-      walk_(std::make_unique<SimulationWalk>(*model_)) {}
+      state_(std::make_unique<PlanState>(*model_)) {}
 
 Simulator::Simulator(const Simulator& other)
-    : model_(other.model_), walk_(std::make_unique<SimulationWalk>(*model_)) {}
+    : model_(other.model_), state_(std::make_unique<PlanState>(*model_)) {}
 
 Simulator& Simulator::operator=(const Simulator& other) {
   if (this != &other) *this = Simulator(other);
@@ -22,15 +24,20 @@ Simulator& Simulator::operator=(Simulator&&) noexcept = default;
 Simulator::~Simulator() = default;
 
 Evaluation Simulator::evaluate(const std::vector<char>& keep, const EvaluationLimits& limits) {
-  return walk_->run(keep, limits, nullptr);
+  state_->change(keep);
+  Evaluation result = state_->measure(limits.soft_peak);
+  const auto above = static_cast<double>(std::max<int64_t>(0, result.peak - limits.soft_peak));
+  const double cost = result.recompute_seconds + limits.seconds_per_byte * above;
+  result.aborted = result.peak > limits.peak || cost > limits.recompute_seconds;
+  return result;
 }
+
+int64_t Simulator::work() const { return state_->work(); }
 
 Timeline Simulator::trace(const std::vector<char>& keep) {
   Timeline timeline;
-  const size_t instants = model_->nodes.size() + model_->backward.size();
   const size_t storages = model_->profile_to_model.size();
   timeline.forward_instants = static_cast<int32_t>(model_->nodes.size());
-  timeline.peak_at.assign(instants, 0);
   for (const SimulationModel::Node& node : model_->nodes)
     timeline.profile_index.push_back(node.profile_node);
   for (const SimulationModel::BackwardOp& op : model_->backward) {
@@ -46,7 +53,8 @@ Timeline Simulator::trace(const std::vector<char>& keep) {
       timeline.first_alive[model_->storages[s].profile_storage] = node;
     }
   }
-  timeline.evaluation = walk_->run(keep, EvaluationLimits(), &timeline);
+  state_->change(keep);
+  state_->trace(timeline);
   return timeline;
 }
 

@@ -33,7 +33,7 @@ std::string errorOf(const std::string& text) {
 TEST(PlanFile, GivesTheSameMarksWithOtherTimes) {
   std::mt19937_64 random(5);
   PlannerOptions options;
-  options.evaluations = 2000;
+  options.work = 400000;
   for (int round = 0; round < 100; ++round) {
     const PlanningInput raw = named(testing::randomProfile(random, 14));
     PlanningInput input = raw;

@@ -114,7 +114,7 @@ TEST(PlannerTest, ASweepIsMonotone) {
   for (const PlanningInput& input :
        {testing::bottleneckNet({2, 2, 2, 2}), testing::transformer(3, 256)}) {
     PlannerOptions options;
-    options.evaluations = 10000;
+    options.work = 2000000;
     std::vector<int64_t> budgets;
     for (int64_t percent = 20; percent <= 100; percent += 5) {
       budgets.push_back(input.profile.peak_bytes * percent / 100);
@@ -150,7 +150,7 @@ TEST(PlannerTest, AChainsLowestPeakGrowsLessThanItsSquareRoot) {
 TEST(PlannerTest, PlansAreDeterministic) {
   const PlanningInput input = testing::bottleneckNet({1, 2, 2, 1});
   PlannerOptions options;
-  options.evaluations = 10000;
+  options.work = 2000000;
   const int64_t budget = input.profile.peak_bytes / 2;
   EXPECT_EQ(plan(input, budget, options).keep, plan(input, budget, options).keep);
 }

@@ -58,6 +58,32 @@ TEST(SimulatorTest, EqualsTheReferenceOnRandomPlansOfRandomProfiles) {
   }
 }
 
+TEST(SimulatorTest, OneDecisionChangedIsAsSimulatedFromScratchAndCostsFarLess) {
+  std::mt19937_64 random(17);
+  const PlanningInput input = testing::transformer(40, 384);
+  Simulator simulator(input);
+  const std::vector<int32_t> decisions = simulator.candidates();
+  std::vector<char> keep = simulator.keepAll();
+  for (int32_t storage : decisions) keep[storage] = random() % 2 == 0;
+  const int64_t unspent = simulator.work();
+  simulator.evaluate(keep);
+  const int64_t whole = simulator.work() - unspent;
+  EvaluationLimits limits;
+  limits.soft_peak = input.profile.peak_bytes / 3;
+  const int64_t before = simulator.work();
+  const int changes = 300;
+  for (int change = 0; change < changes; ++change) {
+    keep[decisions[random() % decisions.size()]] = static_cast<char>(random() % 3);
+    const Evaluation near = simulator.evaluate(keep, limits);
+    const Evaluation fresh = Simulator(input).evaluate(keep, limits);
+    ASSERT_EQ(near.peak, fresh.peak) << change;
+    ASSERT_EQ(near.recompute_seconds, fresh.recompute_seconds) << change;
+    ASSERT_EQ(near.excess, fresh.excess) << change;
+    ASSERT_EQ(near.peak_instant, fresh.peak_instant) << change;
+  }
+  EXPECT_LT((simulator.work() - before) / changes, whole / 20);
+}
+
 // x → a → b → c, each saving its input of 100 bytes; results 100 bytes.
 TEST(SimulatorTest, AChainIsRecomputedOnceAndItsBoundaryGoesWithTheLastHandle) {
   const PlanningInput input = testing::uniformChain(4, 100, 1);
