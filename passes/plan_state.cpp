@@ -149,8 +149,9 @@ void PlanState::gather(int32_t value, Group& group) {
 }
 
 void PlanState::regroup() {
-  for (size_t i = 0; i < values_.ids.size(); ++i) {
-    const int32_t value = values_.ids[i];
+  size_t next = 0;
+  while (next < values_.ids.size()) {
+    const int32_t value = values_.ids[next++];
     bool recomputable = undecided_[value] != 0;
     for (int32_t s : model_.value_roots[value]) recomputable &= !state_.kept[s];
     state_.recomputable[value] = recomputable;
