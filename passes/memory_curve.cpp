@@ -29,13 +29,15 @@ void MemoryCurve::add(Point point, int64_t bytes) {
   } else {
     instant.last += bytes;
   }
-  Block& block = blocks_[point.instant / kBlock];
-  if (!block.stale) stale_.push_back(point.instant / kBlock);
-  block.stale = true;
+  markStale(point.instant);
 }
 
 void MemoryCurve::setSteps(int32_t instant, llvm::ArrayRef<Step> steps) {
   instants_[instant].steps.assign(steps.begin(), steps.end());
+  markStale(instant);
+}
+
+void MemoryCurve::markStale(int32_t instant) {
   Block& block = blocks_[instant / kBlock];
   if (!block.stale) stale_.push_back(instant / kBlock);
   block.stale = true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "llvm/ADT/ArrayRef.h"
@@ -73,6 +74,7 @@ class MemoryCurve {
     }
     return live + instant.last;
   }
+  void markStale(int32_t instant);
   void refresh(size_t block);
 
   std::vector<Instant> instants_;

@@ -43,7 +43,8 @@ PlanState::PlanState(const Model& model)
   for (int32_t s : model.candidates) {
     if (model.storages[s].dropped) decide(s, ir::kRecompute);
   }
-  for (size_t value = 0; value < model.values.size(); ++value) touch(static_cast<int32_t>(value));
+  for (size_t value = 0; value < model.values.size(); ++value)
+    values_.add(static_cast<int32_t>(value));
   for (size_t s = 0; s < model.storages.size(); ++s) storages_.add(static_cast<int32_t>(s));
   update();
 }
@@ -74,14 +75,12 @@ void PlanState::decide(int32_t storage, char decision) {
   state_.kept[storage] = kept;
   state_.each_time[storage] = each_time;
   storages_.add(storage);
-  touch(decided.root);
-  for (int32_t value : index_.storage_values[storage]) touch(value);
+  values_.add(decided.root);
+  for (int32_t value : index_.storage_values[storage]) values_.add(value);
   for (int32_t slot : index_.storage_slots[storage]) {
-    if (model_.slots[slot].value >= 0) touch(model_.slots[slot].value);
+    if (model_.slots[slot].value >= 0) values_.add(model_.slots[slot].value);
   }
 }
-
-void PlanState::touch(int32_t value) { values_.add(value); }
 
 /// Takes a group's replays off the curve.
 void PlanState::dissolve(int32_t id) {
@@ -160,7 +159,7 @@ void PlanState::regroup() {
       if (state_.replayed[s] == replayed) continue;
       state_.replayed[s] = replayed;
       storages_.add(s);
-      for (int32_t holder : index_.storage_values[s]) touch(holder);
+      for (int32_t holder : index_.storage_values[s]) values_.add(holder);
     }
     // A cached view would hold the bytes.
     state_.cacheable[value] = 1;

@@ -77,7 +77,6 @@ class PlanState {
   };
 
   void decide(int32_t storage, char decision);
-  void touch(int32_t value);
   void touchNeighbours(int32_t value);
   void dissolve(int32_t group);
   void regroup();

@@ -65,8 +65,7 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
 void applyPlanFile(const std::string& path, OptimizeOptions& options);
 
 /// Bytes of --device-memory, 0 where it is not given, and the optimiser whose state goes into its
-/// sum;
-/// --optimizer, which needs it, is checked with it. Throw ToolError.
+/// sum. --optimizer, which needs it, is checked with it. Throw ToolError.
 int64_t deviceMemoryOption(const PlanningOptions& planning);
 std::string optimizerOption(const PlanningOptions& planning);
 
