@@ -106,7 +106,19 @@ void checkVerb(const CLI::App& app, int argc, char** argv) {
   throw usage("'" + given + "' is no verb" + suggestion(given, verbs) + "; see remat-opt --help");
 }
 
+/// Memory that was freed stays with the process. By default glibc gives large blocks back at once
+/// and takes them anew for the next tensor, and the kernel clears their pages inside of the
+/// operator that touches them first: of a ResNet-50's step that is a sixth, and which operator it
+/// hits is chance.
+void keepFreedMemory() {
+  constexpr int kPad = 64 << 20;
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+  ::mallopt(M_TOP_PAD, kPad);
+}
+
 int runTool(int argc, char** argv) {
+  keepFreedMemory();
   CLI::App app(kDescription, "remat-opt");
   app.set_version_flag("--version", std::string("remat-opt ") + kToolVersion);
   app.require_subcommand(1);
@@ -134,21 +146,10 @@ int runTool(int argc, char** argv) {
 }
 
 }  // namespace
-/// Memory that was freed stays with the process. By default glibc gives large blocks back at once
-/// and takes them anew for the next tensor, and the kernel clears their pages inside of the
-/// operator that touches them first: of a ResNet-50's step that is a sixth, and which operator it
-/// hits is chance.
-void keepFreedMemory() {
-  constexpr int kPad = 64 << 20;
-  ::mallopt(M_MMAP_MAX, 0);
-  ::mallopt(M_TRIM_THRESHOLD, -1);
-  ::mallopt(M_TOP_PAD, kPad);
-}
 
 }  // namespace remat::tools
 
 int main(int argc, char** argv) {
-  remat::tools::keepFreedMemory();
   using remat::tools::printError;
   try {
     return remat::tools::runTool(argc, argv);
