@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "passes/simulation_index.h"
+
 namespace remat {
 namespace {
 
@@ -28,11 +30,12 @@ LowerBound::LowerBound(Simulator& simulator) : model_(simulator.model()), cut_(m
   ends_.assign(model_.storages.size(), -1);
   for (size_t s = 0; s < model_.storages.size(); ++s)
     begins_[s] = model_.storages[s].dies_after + 1;
+  findUses();
   for (int32_t s : model_.candidates) {
     const int32_t id = model_.storages[s].profile_storage;
-    for (int32_t i = begins_[s]; i <= timeline.last_alive[id]; ++i) {
-      base_[i] -= model_.storages[s].bytes;
-    }
+    visitHeld(s, timeline.last_alive[id], [&](Span held) {
+      for (int32_t i = held.begin; i <= held.end; ++i) base_[i] -= model_.storages[s].bytes;
+    });
   }
   floor_ = base_.empty() ? 0 : *std::max_element(base_.begin(), base_.end());
   findEnds();
@@ -44,6 +47,38 @@ LowerBound::LowerBound(Simulator& simulator) : model_(simulator.model()), cut_(m
   pays_.resize(model_.storages.size());
   available_.resize(model_.values.size());
   replayed_.resize(model_.nodes.size());
+}
+
+/// From the instant after an unpack, whose replays come first, to the end of the node's backward.
+void LowerBound::findUses() {
+  const SimulationIndex index(model_);
+  uses_.resize(model_.storages.size());
+  for (size_t i = 0; i < model_.backward.size(); ++i) {
+    const SimulationModel::BackwardOp& op = model_.backward[i];
+    if (op.kind != SimulationModel::OpKind::kUnpack) continue;
+    const SimulationModel::Slot& slot = model_.slots[op.slot];
+    if (slot.value < 0 || !model_.storages[slot.storage].candidate) continue;
+    const int32_t first = index.forward + static_cast<int32_t>(i) + 1;
+    const int32_t last = std::min(index.use_end[i], index.end - 1);
+    std::vector<Span>& uses = uses_[slot.storage];
+    if (!uses.empty() && first <= uses.back().end + 1) {
+      uses.back().end = std::max(uses.back().end, last);
+    } else if (first <= last) {
+      uses.push_back({first, last});
+    }
+  }
+}
+
+/// Calls `at(span)` for the instants up to `end` in which keeping the storage makes a difference.
+template <typename Visit>
+void LowerBound::visitHeld(int32_t storage, int32_t end, Visit at) const {
+  int32_t begin = begins_[storage];
+  for (const Span& use : uses_[storage]) {
+    if (begin < use.begin) at(Span{begin, std::min(end, use.begin - 1)});
+    begin = std::max(begin, use.end + 1);
+    if (begin > end) return;
+  }
+  if (begin <= end) at(Span{begin, end});
 }
 
 void LowerBound::findEnds() {
@@ -143,10 +178,11 @@ double LowerBound::round(int64_t budget) {
   for (size_t i = 0; i < base_.size(); ++i) price_until_[i + 1] = price_until_[i] + multiplier_[i];
   double total = 0;
   for (int32_t s : model_.candidates) {
-    prices_.keep[s] = ends_[s] < begins_[s]
-                          ? 0
-                          : static_cast<double>(model_.storages[s].bytes) *
-                                (price_until_[ends_[s] + 1] - price_until_[begins_[s]]);
+    double per_byte = 0;
+    visitHeld(s, ends_[s], [&](Span held) {
+      per_byte += price_until_[held.end + 1] - price_until_[held.begin];
+    });
+    prices_.keep[s] = static_cast<double>(model_.storages[s].bytes) * per_byte;
     total += prices_.keep[s];
   }
   for (double seconds : prices_.recompute) total += seconds;
@@ -162,9 +198,12 @@ double LowerBound::round(int64_t budget) {
 void LowerBound::step(int64_t budget, double distance) {
   std::fill(change_.begin(), change_.end(), 0);
   for (int32_t s : model_.candidates) {
-    if (pays_[s] == 0 || ends_[s] < begins_[s]) continue;
-    change_[begins_[s]] += static_cast<double>(model_.storages[s].bytes);
-    change_[ends_[s] + 1] -= static_cast<double>(model_.storages[s].bytes);
+    if (pays_[s] == 0) continue;
+    const auto bytes = static_cast<double>(model_.storages[s].bytes);
+    visitHeld(s, ends_[s], [&](Span held) {
+      change_[held.begin] += bytes;
+      change_[held.end + 1] -= bytes;
+    });
   }
   double kept = 0;
   double norm = 0;

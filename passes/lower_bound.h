@@ -14,7 +14,9 @@ namespace remat {
 /// the backward (*base*), and the bytes of every storage that the plan keeps and needs, from the
 /// node after which the executor drops it to the last release of its slots; a kept storage without
 /// slots is held as a boundary, until the earliest end that any of its recomputable consumers can
-/// have. A plan takes at least the time of every node that its dropped slots lead to, once. With a
+/// have. While a node's backward computes with what it unpacked, that is there whether it was kept
+/// or recomputed: it belongs to the base then, and keeping it costs nothing (*use*). A plan takes
+/// at least the time of every node that its dropped slots lead to, once. With a
 /// multiplier m(i) >= 0 per instant, weak duality (Geoffrion, Lagrangean Relaxation for Integer
 /// Programming, 1974) gives for every plan within the budget B
 ///
@@ -34,22 +36,35 @@ class LowerBound {
   /// Bytes below which no plan's peak can be.
   int64_t peak() const { return floor_; }
 
+  /// The base: by instant (Timeline), bytes that every plan holds at its most.
+  const std::vector<int64_t>& base() const { return base_; }
+
   /// Seconds of recomputation that every plan with a peak of at most `budget` bytes takes; infinite
   /// where none can have it. `known` is what a known plan takes: nothing above it will be found,
   /// and the search ends when it is reached.
   double seconds(int64_t budget, double known, int rounds);
 
  private:
+  /// Instants, first and last.
+  struct Span {
+    int32_t begin;
+    int32_t end;
+  };
+
+  void findUses();
   void findEnds();
   void endUnsaved();
+  template <typename Visit>
+  void visitHeld(int32_t storage, int32_t end, Visit at) const;
   double price(const std::vector<char>& keep, const CutPrices& prices);
   double round(int64_t budget);
   void step(int64_t budget, double target);
 
   const SimulationModel& model_;
   MinCut cut_;
-  std::vector<int64_t> base_;  ///< by instant, bytes
+  std::vector<int64_t> base_;
   int64_t floor_ = 0;
+  std::vector<std::vector<Span>> uses_;  ///< by model storage, in order, apart from each other
   std::vector<int32_t> begins_;      ///< by model storage: first instant that keeping it adds to
   std::vector<int32_t> ends_;        ///< last such instant; before the first: none
   std::vector<double> multiplier_;   ///< by instant, seconds per byte

@@ -17,7 +17,7 @@ flock 9
 apt_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms bazel-skylib build-essential git
   llvm-14-dev zlib1g-dev libtinfo-dev
-  libgtest-dev libgmock-dev libboost-dev libcli11-dev nlohmann-json3-dev
+  libgtest-dev libgmock-dev libcli11-dev
 )
 if [[ "${1:-}" == --lint ]]; then
   apt_packages+=(clang-format clang-tidy)

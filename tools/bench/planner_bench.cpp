@@ -20,27 +20,6 @@
 
 namespace {
 
-int64_t g_evaluations = 0;
-
-}  // namespace
-
-// The linker sends every call of Simulator::evaluate from another object file here (--wrap).
-extern "C" {
-remat::Evaluation
-__real__ZN5remat9Simulator8evaluateERKSt6vectorIcSaIcEERKNS_16EvaluationLimitsE(  // NOLINT
-    remat::Simulator*, const std::vector<char>&, const remat::EvaluationLimits&);
-
-remat::Evaluation
-__wrap__ZN5remat9Simulator8evaluateERKSt6vectorIcSaIcEERKNS_16EvaluationLimitsE(  // NOLINT
-    remat::Simulator* self, const std::vector<char>& keep, const remat::EvaluationLimits& limits) {
-  ++g_evaluations;
-  return __real__ZN5remat9Simulator8evaluateERKSt6vectorIcSaIcEERKNS_16EvaluationLimitsE(self, keep,
-                                                                                         limits);
-}
-}
-
-namespace {
-
 using remat::PlanningInput;
 
 PlanningInput make(const std::string& kind, int size) {
@@ -75,7 +54,6 @@ llvm::json::Object measure(const std::string& kind, size_t nodes, std::optional<
   const PlanningInput input = sized(kind, nodes);
   const int64_t original = input.profile.peak_bytes;
   const int64_t memory_before = peakMemory();
-  g_evaluations = 0;
   const auto start = std::chrono::steady_clock::now();
   remat::Planner planner(input);
   const double setup_seconds = secondsSince(start);
@@ -95,7 +73,6 @@ llvm::json::Object measure(const std::string& kind, size_t nodes, std::optional<
       {"lower_bound_share", plan.lower_bound_share},
       {"setup_seconds", setup_seconds},
       {"seconds", seconds},
-      {"evaluations", g_evaluations},
       {"peak_memory", peakMemory()},
       {"memory_before", memory_before},
   };
