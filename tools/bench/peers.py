@@ -4,7 +4,8 @@
 Per model: eager PyTorch, plain and with checkpoints per block, per stage, and selective (matrix products, convolutions
 and attention saved), and compiled for AOTAutograd's activation_memory_budget; each in a process of its own. Remat is
 planned for the peak that each of them was measured at, and for 50 %, 40 % and as low as it gets, from one profile, and
-the saved files are trained in the same kind of process. All of them take turns; memory is counted by one allocator.
+the saved files are trained in the same kind of process. All of them take turns; memory is counted by one allocator,
+and glibc keeps freed memory in all of them (peers_process.py says why).
 
 peak        most bytes that tensors of a step held, above what was alive before it: largest of all timed steps
 step        forward, cross-entropy loss and backward: fastest
