@@ -12,6 +12,14 @@ namespace remat {
 namespace {
 
 constexpr int kRounds = 60;
+constexpr uint64_t kSteps = 400;
+
+/// A random step in which even the smallest storages may be recomputed.
+Simulator randomStep(std::mt19937_64& random, int ops) {
+  PlanningInput input = testing::randomProfile(random, ops);
+  input.minimum_bytes = 1;
+  return Simulator(input);
+}
 
 /// Decisions of all three kinds; `kept` of 10 are kept.
 std::vector<char> randomPlan(const Simulator& simulator, std::mt19937_64& random, uint64_t kept) {
@@ -27,11 +35,9 @@ std::vector<char> randomPlan(const Simulator& simulator, std::mt19937_64& random
 }
 
 TEST(LowerBound, EveryPlanHoldsTheBase) {
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= kSteps; ++seed) {
     std::mt19937_64 random(seed);
-    PlanningInput input = testing::randomProfile(random, 8 + static_cast<int>(seed % 40));
-    input.minimum_bytes = 1;
-    Simulator simulator(input);
+    Simulator simulator = randomStep(random, 8 + static_cast<int>(seed % 40));
     const LowerBound bound(simulator);
     for (uint64_t plan = 0; plan < 6; ++plan) {
       const Timeline timeline = simulator.trace(randomPlan(simulator, random, 2 * plan));
@@ -45,11 +51,9 @@ TEST(LowerBound, EveryPlanHoldsTheBase) {
 }
 
 TEST(LowerBound, NoPlanBeatsIt) {
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  for (uint64_t seed = 1; seed <= kSteps; ++seed) {
     std::mt19937_64 random(seed);
-    PlanningInput input = testing::randomProfile(random, 8 + static_cast<int>(seed % 40));
-    input.minimum_bytes = 1;
-    Simulator simulator(input);
+    Simulator simulator = randomStep(random, 8 + static_cast<int>(seed % 40));
     LowerBound bound(simulator);
     for (uint64_t plan = 0; plan < 12; ++plan) {
       const Evaluation found = simulator.evaluate(randomPlan(simulator, random, plan % 11));
