@@ -13,12 +13,11 @@ struct Evaluation {
   int64_t excess = 0;        ///< bytes above EvaluationLimits::soft_peak, summed over the step's
                              ///< allocations: how far from a budget, where the peak is one of many
   int32_t peak_instant = 0;  ///< where the peak is first reached; see Timeline
-  bool aborted = false;      ///< a limit was exceeded: peak and seconds are what was seen so far
+  bool aborted = false;      ///< a limit was exceeded
 };
 
-/// A walk stops early as soon as it is clear that a plan is not wanted: its peak is above `peak`,
-/// or its recompute time plus `seconds_per_byte` for each byte of the peak above `soft_peak` is
-/// more than `recompute_seconds`.
+/// A plan is not wanted (`aborted`) where its peak is above `peak`, or its recompute time plus
+/// `seconds_per_byte` for each byte of the peak above `soft_peak` is more than `recompute_seconds`.
 struct EvaluationLimits {
   int64_t peak = std::numeric_limits<int64_t>::max();
   double recompute_seconds = std::numeric_limits<double>::infinity();
