@@ -122,14 +122,17 @@ std::vector<char> LocalSearch::anywhere() {
   return keep;
 }
 
-void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t work, double hot) {
-  if (decisions_.empty()) return;
+std::vector<char> LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t work,
+                                      double hot) {
+  if (decisions_.empty()) return keep;
   keep_ = std::move(keep);
   const int64_t begin = simulator_.work();
   double current = cost(evaluate(std::numeric_limits<double>::infinity(), budget), budget);
+  std::vector<char> best = keep_;
+  double lowest = current;
   for (int64_t idle = 0;;) {
     const int64_t spent = simulator_.work() - begin + idle;
-    if (spent >= work) return;
+    if (spent >= work) return best;
     const double progress = static_cast<double>(spent) / static_cast<double>(work);
     const double temperature = hot * reachable_seconds_ * std::pow(kCold / hot, progress);
     propose();
@@ -144,6 +147,10 @@ void LocalSearch::anneal(std::vector<char> keep, int64_t budget, int64_t work, d
       current = proposed;
     } else {
       undo();
+    }
+    if (current < lowest) {
+      lowest = current;
+      best = keep_;
     }
   }
 }

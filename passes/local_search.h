@@ -51,8 +51,9 @@ class LocalSearch {
   std::vector<char> anywhere();
 
   /// Simulated annealing from `keep`, cooling over so much of Simulator::work. `hot` is the first
-  /// temperature, as a share of the time that recomputing everything takes.
-  void anneal(std::vector<char> keep, int64_t budget, int64_t work, double hot);
+  /// temperature, as a share of the time that recomputing everything takes. Returns the plan of
+  /// the lowest cost, which may be above the budget.
+  std::vector<char> anneal(std::vector<char> keep, int64_t budget, int64_t work, double hot);
 
   /// Descends from `keep` by the best of all flips and all exchanges until none helps or so much of
   /// Simulator::work is spent.

@@ -10,6 +10,7 @@
 #include "passes/evaluated_plan.h"
 #include "passes/local_search.h"
 #include "passes/lower_bound.h"
+#include "passes/parallel_annealing.h"
 #include "passes/plan_archive.h"
 #include "passes/segment_seeds.h"
 #include "passes/simulator.h"
@@ -28,6 +29,8 @@ constexpr int64_t kRestarts = std::size(kHeats);
 /// What a byte above the budget costs (LocalSearch::setPenalty) once it was met, and before.
 constexpr double kRelaxed = 6;
 constexpr double kUrgent = 60;
+/// For descents that must not leave the budget.
+constexpr double kProhibitive = 1e6;
 constexpr double kUrgentExcess = 1.0 / 32;
 constexpr int64_t kDescents = 8;
 constexpr int kMisses = 4;
@@ -35,8 +38,12 @@ constexpr int kMisses = 4;
 constexpr int64_t kUsualInstants = 1000;
 constexpr int64_t kPerDecision = 600000;
 constexpr int64_t kFewDecisions = 32;
+/// Larger graphs may take longer: `refine` spends the work (nodes² / this) times, ...
+constexpr double kSquaredNodesPerWork = 400000;
+/// ... but at least once, and at most so often.
+constexpr double kMostWork = 6;
 constexpr int kInsistence = 6;
-constexpr int kCorrections = 8;
+constexpr int kCorrections = 4;
 /// A plan this close to the bound, as a share of the forward, is the best there is.
 constexpr double kTolerance = 1e-4;
 constexpr size_t kHullGuides = 10;
@@ -57,6 +64,10 @@ class Planner::Search {
     const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
     const std::vector<int32_t> decisions = simulator_.candidates();
     work_ = std::min(options.work, kPerDecision * static_cast<int64_t>(decisions.size()));
+    const auto nodes = static_cast<double>(input.profile.nodes.size());
+    refining_work_ =
+        static_cast<int64_t>(static_cast<double>(work_) *
+                             std::clamp(nodes * nodes / kSquaredNodesPerWork, 1.0, kMostWork));
     bound_rounds_ = static_cast<int>(
         std::min<int64_t>(options.bound_rounds,
                           options.bound_rounds * kUsualInstants / std::max<int64_t>(1, instants)));
@@ -79,7 +90,9 @@ class Planner::Search {
         improve(budget, work_, /*thorough=*/true);
       descend(budget);
       insist(budget);
-      if (options_.second_recomputation && archive_.best(budget) == nullptr) nest(budget);
+      const bool flat = archive_.best(budget) != nullptr;
+      if (!flat && options_.second_recomputation) nest(budget);
+      if (archive_.best(budget) != nullptr) refine(budget, /*each_time=*/!flat);
     }
     ir::Plan plan = best(budget);
     plan.planning_seconds =
@@ -115,20 +128,37 @@ class Planner::Search {
     }
   }
 
-  /// Spends the work on one budget: recombine what is known, disturb, descend, recombine
-  /// again.
+  /// Spends the work on a budget that may be out of reach: recombine what is known, disturb,
+  /// descend, recombine again. If `thorough`, then only until it is met; `refine` does the rest.
   void improve(int64_t budget, int64_t work, bool thorough) {
     cuts_.forBudget(budget, thorough ? kCutRounds : kCutRounds / 4);
     recombine(budget);
     const int64_t share = work / (kRestarts + 1);
     for (double heat : kHeats) {
-      if (isBest(budget)) return;
       const bool met = archive_.best(budget) != nullptr;
+      if (met && (thorough || isBest(budget))) return;
       local_.setPenalty(met ? kRelaxed : kUrgent, met ? 0 : kUrgentExcess);
       local_.anneal(start(budget), budget, share, heat);
       if (thorough) recombine(budget);
     }
     local_.polish(start(budget), budget, work - kRestarts * share);
+  }
+
+  /// A budget that is met, in less and less time: annealings side by side, whose plans are
+  /// recombined after each round. `each_time`: with storages that are recomputed for every use.
+  void refine(int64_t budget, bool each_time) {
+    ParallelAnnealing annealing(simulator_, options_.seed, each_time);
+    for (int round = 0; round < ParallelAnnealing::kRounds; ++round) {
+      if (isBest(budget)) return;
+      annealing.anneal(round, start(budget), budget, refining_work_ / ParallelAnnealing::kRounds,
+                       archive_);
+      recombine(budget, annealing.results());
+    }
+    if (isBest(budget)) return;
+    local_.setPenalty(kProhibitive, 0);
+    local_.allowEachTime(each_time);
+    local_.polish(start(budget), budget, work_ / (kRestarts + 1));
+    local_.allowEachTime(false);
   }
 
   /// Whether the best known plan within the budget can't be beaten. The bound is found once, as
@@ -179,11 +209,6 @@ class Planner::Search {
       local_.anneal(archive_.lowest()->keep, target, work_ / (5 * kDescents),
                     round % 2 == 0 ? kHot : kNestHeat);
     }
-    if (archive_.best(budget) != nullptr) {
-      local_.setPenalty(kRelaxed, 0);
-      local_.anneal(start(budget), budget, work_ / 8, kNestHeat);
-      local_.polish(start(budget), budget, work_ / 4);
-    }
     local_.allowEachTime(false);
   }
 
@@ -208,9 +233,11 @@ class Planner::Search {
   }
 
   /// Segments of known plans put together anew. The dynamic program's own idea of a plan's peak is
-  /// corrected by the simulator's a few times.
-  void recombine(int64_t budget) {
-    const SegmentSeeds segments(simulator_, guides(budget));
+  /// corrected by the simulator's a few times. `further` plans join those that show the way.
+  void recombine(int64_t budget, std::vector<std::vector<char>> further = {}) {
+    std::vector<std::vector<char>> plans = guides(budget);
+    std::move(further.begin(), further.end(), std::back_inserter(plans));
+    const SegmentSeeds segments(simulator_, plans);
     int64_t target = budget;
     for (int round = 0; round < kCorrections; ++round) {
       const std::vector<char> keep = segments.solve(target);
@@ -264,6 +291,7 @@ class Planner::Search {
   int bound_rounds_ = 0;
   bool complete_ = false;                ///< the archive has seen every plan
   int64_t work_ = 0;                     ///< per budget
+  int64_t refining_work_ = 0;            ///< of `refine`, per budget
   std::vector<std::vector<char>> hull_;  ///< plans of the first cuts, from low to high peaks
 };
 

@@ -1,5 +1,7 @@
 #include "passes/segment_seeds.h"
 
+#include <llvm/ADT/STLExtras.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -104,45 +106,71 @@ void SegmentSeeds::addGuide(std::vector<char> keep, bool whole) {
   guides_.push_back(std::move(guide));
 }
 
+/// A guide's way backward from one position.
+struct SegmentSeeds::Reach {
+  int64_t peak = 0;
+  int64_t boundary = 0;
+  double boundary_seconds = 0;
+  size_t crossed = 0;
+};
+
+/// What the segments between `begin` and `end` take if they follow a guide, for those guides that
+/// no other beats in everything. Follows `reaches` on to `begin`.
+void SegmentSeeds::findOptions(int32_t begin, int32_t end, int64_t working,
+                               std::vector<Reach>& reaches, std::vector<Option>& options) const {
+  const std::vector<Crossing>& crossing = crossing_[end];
+  options.clear();
+  for (size_t g = 0; g < guides_.size(); ++g) {
+    const Guide& guide = guides_[g];
+    Reach& reach = reaches[g];
+    reach.peak = std::max(reach.peak, guide.peak[begin]);
+    for (; reach.crossed < crossing.size() && crossing[reach.crossed].slice >= begin;
+         ++reach.crossed) {
+      const SimulationModel::Storage& storage = model_.storages[crossing[reach.crossed].storage];
+      if (!guide.persists[storage.profile_storage]) reach.boundary += storage.bytes;
+      if (guide.keep[storage.profile_storage] != ir::kKeep) {
+        reach.boundary_seconds += model_.nodes[model_.values[storage.root].producer].seconds;
+      }
+    }
+    Option option;
+    option.guide = static_cast<int32_t>(g);
+    option.taken = guide.whole ? saved_until_[end] - saved_until_[begin] + working
+                               : reach.peak - guide.kept_until[begin];
+    option.added = guide.kept_until[end] - guide.kept_until[begin] + reach.boundary;
+    option.seconds = std::max(
+        0.0, guide.seconds_until[end] - guide.seconds_until[begin] - reach.boundary_seconds);
+    auto beats = [](const Option& a, const Option& b) {
+      return a.taken <= b.taken && a.added <= b.added && a.seconds <= b.seconds;
+    };
+    if (llvm::any_of(options, [&](const Option& other) { return beats(other, option); })) continue;
+    llvm::erase_if(options, [&](const Option& other) { return beats(option, other); });
+    options.push_back(option);
+  }
+}
+
 /// Adds to the labels at `end` every segment that ends there, then keeps the best.
 void SegmentSeeds::extend(std::vector<std::vector<Label>>& labels, int32_t end,
                           int64_t budget) const {
   std::array<Label, kSteps> found;
   for (Label& label : found) label.seconds = std::numeric_limits<double>::infinity();
   const double steps_per_byte = (kSteps - 1) / std::max(1.0, static_cast<double>(budget));
-  const std::vector<Crossing>& crossing = crossing_[end];
-  for (size_t g = 0; g < guides_.size(); ++g) {
-    const Guide& guide = guides_[g];
-    int64_t peak = 0;
-    int64_t working = 0;
-    int64_t boundary = 0;
-    double boundary_seconds = 0;
-    size_t crossed = 0;
-    for (int32_t begin = end - 1; begin >= 0; --begin) {
-      peak = std::max(peak, guide.peak[begin]);
-      working = std::max(working, working_[begin]);
-      for (; crossed < crossing.size() && crossing[crossed].slice >= begin; ++crossed) {
-        const SimulationModel::Storage& storage = model_.storages[crossing[crossed].storage];
-        if (!guide.persists[storage.profile_storage]) boundary += storage.bytes;
-        if (guide.keep[storage.profile_storage] != ir::kKeep) {
-          boundary_seconds += model_.nodes[model_.values[storage.root].producer].seconds;
-        }
-      }
-      const int64_t taken = guide.whole ? saved_until_[end] - saved_until_[begin] + working
-                                        : peak - guide.kept_until[begin];
-      const int64_t added = guide.kept_until[end] - guide.kept_until[begin] + boundary;
-      const double seconds =
-          std::max(0.0, guide.seconds_until[end] - guide.seconds_until[begin] - boundary_seconds);
-      const int64_t most = budget - std::max(taken, added);
+  std::vector<Reach> reaches(guides_.size());
+  std::vector<Option> options;
+  int64_t working = 0;
+  for (int32_t begin = end - 1; begin >= 0; --begin) {
+    working = std::max(working, working_[begin]);
+    findOptions(begin, end, working, reaches, options);
+    for (const Option& option : options) {
+      const int64_t most = budget - std::max(option.taken, option.added);
       for (size_t i = 0; i < labels[begin].size(); ++i) {
         const Label& from = labels[begin][i];
         // Labels are in ascending order of kept bytes.
         if (from.kept > most) break;
-        const int64_t kept = from.kept + added;
+        const int64_t kept = from.kept + option.added;
         Label& best = found[static_cast<size_t>(static_cast<double>(kept) * steps_per_byte)];
-        if (from.seconds + seconds < best.seconds) {
-          best = {kept, from.seconds + seconds, begin, static_cast<int32_t>(i),
-                  static_cast<int32_t>(g)};
+        if (from.seconds + option.seconds < best.seconds) {
+          best = {kept, from.seconds + option.seconds, begin, static_cast<int32_t>(i),
+                  option.guide};
         }
       }
     }

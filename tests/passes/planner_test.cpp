@@ -1,10 +1,12 @@
 #include "passes/planner.h"
 
 #include <gtest/gtest.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "passes/simulator.h"
 #include "tests/passes/synthetic.h"
@@ -153,6 +155,35 @@ TEST(PlannerTest, PlansAreDeterministic) {
   options.work = 2000000;
   const int64_t budget = input.profile.peak_bytes / 2;
   EXPECT_EQ(plan(input, budget, options).keep, plan(input, budget, options).keep);
+}
+
+/// Also where only storages that are recomputed for every use lead into the budget.
+TEST(PlannerTest, NoSingleChangeIsFaster) {
+  std::mt19937_64 random(5);
+  int nested = 0;
+  for (int trial = 0; trial < 16; ++trial) {
+    const PlanningInput input = testing::randomProfile(random, 60);
+    const int64_t budget = input.profile.peak_bytes * 60 / 100;
+    const ir::Plan found = plan(input, budget);
+    if (found.predicted_peak > budget) continue;
+    Simulator simulator(input);
+    std::vector<char> keep = found.keep;
+    const bool nests = llvm::is_contained(keep, ir::kRecomputeEachTime);
+    nested += nests;
+    for (const int32_t storage : simulator.candidates()) {
+      for (const ir::Decision decision : {ir::kRecompute, ir::kKeep, ir::kRecomputeEachTime}) {
+        if (decision == ir::kRecomputeEachTime && !nests) continue;
+        const char before = std::exchange(keep[storage], decision);
+        const Evaluation evaluation = simulator.evaluate(keep);
+        keep[storage] = before;
+        if (evaluation.peak > budget) continue;
+        EXPECT_GE(evaluation.recompute_seconds, found.recompute_seconds * (1 - 1e-9))
+            << "trial " << trial << ", storage " << storage << " from " << int{before} << " to "
+            << int{decision};
+      }
+    }
+  }
+  EXPECT_GE(nested, 3);
 }
 
 TEST(PlannerTest, NothingToDecideIsNoError) {
