@@ -36,7 +36,8 @@ constexpr int64_t kDescents = 8;
 constexpr int kMisses = 4;
 /// Longer steps get fewer rounds of the bound, so that it takes about the same time.
 constexpr int64_t kUsualInstants = 1000;
-constexpr int64_t kPerDecision = 600000;
+/// Steps with few decisions get this times their square of PlannerOptions::work.
+constexpr int64_t kPerPair = 12000;
 constexpr int64_t kFewDecisions = 32;
 /// Larger graphs may take longer: `refine` spends the work (nodes² / this) times, ...
 constexpr double kSquaredNodesPerWork = 400000;
@@ -63,7 +64,8 @@ class Planner::Search {
     const SimulationModel& model = simulator_.model();
     const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
     const std::vector<int32_t> decisions = simulator_.candidates();
-    work_ = std::min(options.work, kPerDecision * static_cast<int64_t>(decisions.size()));
+    const auto count = static_cast<int64_t>(decisions.size());
+    work_ = std::min(options.work, kPerPair * count * count);
     const auto nodes = static_cast<double>(input.profile.nodes.size());
     refining_work_ =
         static_cast<int64_t>(static_cast<double>(work_) *
@@ -217,7 +219,7 @@ class Planner::Search {
   void insist(int64_t budget) {
     if (archive_.best(budget) != nullptr || bound_.peak() > budget) return;
     const bool near = archive_.lowest()->evaluation.peak <= budget * 9 / 8;
-    if (!near && work_ > kFewDecisions * kPerDecision) return;
+    if (!near && work_ > kPerPair * kFewDecisions * kFewDecisions) return;
     local_.setPenalty(kUrgent, kUrgentExcess);
     const std::vector<char> lowest = archive_.lowest()->keep;
     for (int attempt = 0; attempt < kInsistence; ++attempt) {
