@@ -85,16 +85,11 @@ class Planner::Search {
 
   ir::Plan plan(int64_t budget) {
     const auto start = std::chrono::steady_clock::now();
-    if (!complete_ && simulator_.evaluate(simulator_.keepAll()).peak > budget) {
-      reach(budget);
-      // A budget far below everything known is approached from above.
-      if (archive_.lowest()->evaluation.peak <= budget * 5 / 4)
-        improve(budget, work_, /*thorough=*/true);
-      descend(budget);
-      insist(budget);
+    if (simulator_.evaluate(simulator_.keepAll()).peak > budget) {
+      if (!complete_) search(budget);
       const bool flat = archive_.best(budget) != nullptr;
       if (!flat && options_.second_recomputation) nest(budget);
-      if (archive_.best(budget) != nullptr) refine(budget, /*each_time=*/!flat);
+      if (!flat || !complete_) refine(budget, /*each_time=*/!flat);
     }
     ir::Plan plan = best(budget);
     plan.planning_seconds =
@@ -120,6 +115,16 @@ class Planner::Search {
   }
 
  private:
+  /// A plan within the budget that recomputes storages once, if there is one.
+  void search(int64_t budget) {
+    reach(budget);
+    // A budget far below everything known is approached from above.
+    if (archive_.lowest()->evaluation.peak <= budget * 5 / 4)
+      improve(budget, work_, /*thorough=*/true);
+    descend(budget);
+    insist(budget);
+  }
+
   void simulateAll(const std::vector<int32_t>& decisions) {
     std::vector<char> keep = simulator_.keepAll();
     for (uint32_t plan = 0; plan < 1U << decisions.size(); ++plan) {
@@ -146,9 +151,11 @@ class Planner::Search {
     local_.polish(start(budget), budget, work - kRestarts * share);
   }
 
-  /// A budget that is met, in less and less time: annealings side by side, whose plans are
-  /// recombined after each round. `each_time`: with storages that are recomputed for every use.
+  /// A budget that is met (else nothing is done), in less and less time: annealings side by side,
+  /// whose plans are recombined after each round. `each_time`: with storages that are recomputed
+  /// for every use.
   void refine(int64_t budget, bool each_time) {
+    if (archive_.best(budget) == nullptr) return;
     ParallelAnnealing annealing(simulator_, options_.seed, each_time);
     for (int round = 0; round < ParallelAnnealing::kRounds; ++round) {
       if (isBest(budget)) return;
@@ -202,6 +209,14 @@ class Planner::Search {
 
   /// Deep budgets: with storages that are recomputed for every use.
   void nest(int64_t budget) {
+    std::vector<std::vector<char>> plans = hull_;
+    plans.push_back(archive_.lowest()->keep);
+    if (work_ < options_.work) plans.push_back(simulator_.dropAll());
+    for (std::vector<char>& keep : plans) {
+      std::replace(keep.begin(), keep.end(), static_cast<char>(ir::kRecompute),
+                   static_cast<char>(ir::kRecomputeEachTime));
+      archive_.offer(simulator_.evaluate(keep), keep);
+    }
     local_.allowEachTime(true);
     for (int round = 0; round < kDescents; ++round) {
       const int64_t before = archive_.lowest()->evaluation.peak;

@@ -97,6 +97,19 @@ TEST(PlannerTest, SmallStepsAreSearchedCompletely) {
   }
 }
 
+/// All plans that recompute once are known there; budgets below them are reached by nesting.
+TEST(PlannerTest, SmallStepsNestToo) {
+  PlannerOptions once;
+  once.second_recomputation = false;
+  const PlanningInput input = testing::uniformChain(12, 1000, 1);
+  ASSERT_LE(static_cast<int32_t>(Simulator(input).candidates().size()), once.exhaustive_decisions);
+  const int64_t lowest = Planner(input, once).minimum().predicted_peak;
+  const ir::Plan nested = Planner(input).minimum();
+  EXPECT_LT(nested.predicted_peak, lowest);
+  EXPECT_EQ(nested.predicted_peak, nested.peak_bound);
+  EXPECT_LE(plan(input, lowest - 1).predicted_peak, lowest - 1);
+}
+
 TEST(PlannerTest, AnUnreachableBudgetGetsTheLowestPeak) {
   std::mt19937_64 random(5);
   PlannerOptions options;
