@@ -137,12 +137,16 @@ ir::Profile reuse(const std::string& json, const std::string& graph_hash) {
   return profile;
 }
 
-/// Baseline and recording with the given inputs.
+/// Baseline and recording with the given inputs. The baseline is of a copy: TorchScript's executors
+/// specialise on the first sizes that they see, and take more memory for others.
 ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValue>& inputs,
                           const OptimizeOptions& options) {
+  const torch::jit::Module original = ir::cloneForRewrite(analysis.prepared);
+  TrainingStep original_step(original, inputs, options.step);
+  ModuleState original_state(original);
+  const int64_t baseline = measureOriginal(original_step, original_state, options);
   TrainingStep step(analysis.prepared, inputs, options.step);
   ModuleState state(analysis.prepared);
-  const int64_t baseline = measureOriginal(step, state, options);
   ir::Profile profile = record(analysis.prepared, *analysis.graph, step, state, options);
   profile.graph_hash = graphHash(*analysis.graph);
   profile.device = options.step.device;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "passes/remat.h"
+#include "passes/simulator.h"
 
 namespace remat {
 namespace {
@@ -14,15 +15,33 @@ namespace {
 class Line {
  public:
   Line(int64_t first, int64_t second, int64_t batch)
-      : share_(static_cast<double>(batch - first) / static_cast<double>(second - first)) {}
+      : first_(first),
+        second_(second),
+        batch_(batch),
+        share_(static_cast<double>(batch - first) / static_cast<double>(second - first)) {}
 
   double at(double first, double second) const { return first + share_ * (second - first); }
   int64_t at(int64_t first, int64_t second) const {
     return std::llround(std::max(0.0, at(static_cast<double>(first), static_cast<double>(second))));
   }
-  double seconds(double first, double second) const { return std::max(0.0, at(first, second)); }
+  /// A time is a part that is always there and one that grows with the batch, neither below zero:
+  /// small steps are noisy, and the line through two of them can have a slope that no time has.
+  double seconds(double first, double second) const {
+    const double small = first_ < second_ ? first : second;
+    const double large = first_ < second_ ? second : first;
+    const auto growth = static_cast<double>(std::max(first_, second_)) /
+                        static_cast<double>(std::min(first_, second_));
+    if (large <= small) return (small + large) / 2;
+    if (large > small * growth) {
+      return large * static_cast<double>(batch_) / static_cast<double>(std::max(first_, second_));
+    }
+    return at(first, second);
+  }
 
  private:
+  int64_t first_;
+  int64_t second_;
+  int64_t batch_;
   double share_;
 };
 
@@ -57,6 +76,15 @@ bool sameStructure(const ir::Profile& a, const ir::Profile& b) {
          });
 }
 
+/// With everything kept, bytes.
+int64_t simulatedPeak(const ir::Profile& profile) {
+  PlanningInput input;
+  input.profile = profile;
+  input.replayable.assign(profile.nodes.size(), 0);
+  Simulator simulator(input);
+  return simulator.evaluate(simulator.keepAll()).peak;
+}
+
 }  // namespace
 
 ir::Profile extrapolate(const BatchProfile& first, const BatchProfile& second, int64_t batch) {
@@ -84,8 +112,17 @@ ir::Profile extrapolate(const BatchProfile& first, const BatchProfile& second, i
     result.backward[i].seconds =
         line.seconds(other.backward[i].seconds, result.backward[i].seconds);
   }
-  result.peak_bytes = line.at(other.peak_bytes, result.peak_bytes);
-  result.baseline_peak_bytes = line.at(other.baseline_peak_bytes, result.baseline_peak_bytes);
+  // A peak is the highest of many instants, and so follows a line only piece by piece.
+  const int64_t first_peak = simulatedPeak(other);
+  const int64_t second_peak = simulatedPeak(second.profile);
+  const int64_t peak = simulatedPeak(result);
+  const auto peakAt = [&](int64_t at_first, int64_t at_second) {
+    const double beyond = line.at(static_cast<double>(at_first - first_peak),
+                                  static_cast<double>(at_second - second_peak));
+    return std::max<int64_t>(0, peak + std::llround(beyond));
+  };
+  result.peak_bytes = peakAt(other.peak_bytes, result.peak_bytes);
+  result.baseline_peak_bytes = peakAt(other.baseline_peak_bytes, result.baseline_peak_bytes);
   result.step_seconds = line.seconds(other.step_seconds, result.step_seconds);
   result.extrapolated_from = {first.batch, second.batch};
   return result;

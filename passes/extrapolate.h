@@ -16,9 +16,10 @@ struct BatchProfile {
 };
 
 /// The profile of a step at `batch`, for a model that is too big to run there, from two smaller
-/// ones: every storage's bytes and every time is taken to be affine in the batch. Throws RematError
-/// if the two steps do not have the same structure (nodes, saved slots, storages and events in the
-/// same order): then nothing can be said of a third.
+/// ones: every storage's bytes and every time is taken to be affine in the batch, times without a
+/// negative part. Peaks are simulated with these bytes; how far measured ones are from that is
+/// affine again. Throws RematError if the two steps do not have the same structure (nodes, saved
+/// slots, storages and events in the same order): then nothing can be said of a third.
 ir::Profile extrapolate(const BatchProfile& first, const BatchProfile& second, int64_t batch);
 
 /// The size of dimension `dim` of the first tensor among `inputs`: the batch. Throws RematError if

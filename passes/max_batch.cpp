@@ -95,13 +95,17 @@ MaxBatch maxBatch(const torch::jit::Module& module, const std::vector<c10::IValu
     high += step;
   }
   bisect(low, high, keep);
+  if (result.batch >= kMost) {
+    throw RematError("a batch of " + std::to_string(kMost) +
+                     " fits, and no larger one is looked for; give less memory");
+  }
   if (result.batch == 0) {
     const int64_t peak = planned(1).predicted_peak;
     throw BudgetError("not even a batch of 1 fits: " +
                           ir::formatBytes(std::max<int64_t>(0, budget(1)), ir::Rounding::kDown) +
                           " are there for its step, and the lowest reachable peak is " +
-                          ir::formatBytes(peak, ir::Rounding::kUp) +
-                          ", predicted; ask for more memory",
+                          ir::formatBytes(peak, ir::Rounding::kUp) + ", predicted; give " +
+                          ir::formatBytes(peak - budget(1), ir::Rounding::kUp) + " more",
                       peak);
   }
   return result;

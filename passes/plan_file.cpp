@@ -1,5 +1,6 @@
 #include "passes/plan_file.h"
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/Support/FormatVariadic.h>
 #include <llvm/Support/JSON.h>
 #include <llvm/Support/raw_ostream.h>
@@ -133,12 +134,11 @@ ir::Plan planOf(const SavedPlan& saved, const PlanningInput& input) {
   for (const auto& [name, decision] : saved.values) {
     if (names.count(name) == 0) fail("the model has no value " + name);
   }
-  const double forward = profile.forwardSeconds();
-  ir::Plan plan = evaluatedPlan(simulator, keep, forward);
+  for (const std::string& name : regenerated) {
+    if (names.count(name) == 0) fail("the model has no value " + name + ", to be regenerated");
+  }
+  ir::Plan plan = evaluatedPlan(simulator, keep, profile.forwardSeconds());
   plan.budget = saved.budget;
-  plan.lower_bound_share = std::min(saved.lower_bound_share, plan.recompute_share);
-  plan.lower_bound_seconds = plan.lower_bound_share * forward;
-  plan.peak_bound = saved.lower_bound_peak;
   return plan;
 }
 
@@ -203,6 +203,9 @@ SavedPlan savedPlanFromJson(const std::string& text) {
   for (const json::Value& value : *regenerated) {
     const auto name = value.getAsString();
     if (!name) fail("'regenerated' holds something that is not a name");
+    if (llvm::is_contained(saved.regenerated, name->str())) {
+      fail("'regenerated' holds " + name->str() + " twice");
+    }
     saved.regenerated.push_back(name->str());
   }
   return saved;

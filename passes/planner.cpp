@@ -1,5 +1,7 @@
 #include "passes/planner.h"
 
+#include <llvm/ADT/STLExtras.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -50,6 +52,13 @@ constexpr double kTolerance = 1e-4;
 constexpr size_t kHullGuides = 10;
 constexpr size_t kNearGuides = 6;
 
+int boundRounds(const PlannerOptions& options, const SimulationModel& model) {
+  const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
+  return static_cast<int>(
+      std::min<int64_t>(options.bound_rounds,
+                        options.bound_rounds * kUsualInstants / std::max<int64_t>(1, instants)));
+}
+
 }  // namespace
 
 class Planner::Search {
@@ -61,8 +70,6 @@ class Planner::Search {
         cuts_(simulator_, archive_),
         local_(simulator_, archive_, options.seed),
         bound_(simulator_) {
-    const SimulationModel& model = simulator_.model();
-    const auto instants = static_cast<int64_t>(model.nodes.size() + model.backward.size());
     const std::vector<int32_t> decisions = simulator_.candidates();
     const auto count = static_cast<int64_t>(decisions.size());
     work_ = std::min(options.work, kPerPair * count * count);
@@ -70,9 +77,7 @@ class Planner::Search {
     refining_work_ =
         static_cast<int64_t>(static_cast<double>(work_) *
                              std::clamp(nodes * nodes / kSquaredNodesPerWork, 1.0, kMostWork));
-    bound_rounds_ = static_cast<int>(
-        std::min<int64_t>(options.bound_rounds,
-                          options.bound_rounds * kUsualInstants / std::max<int64_t>(1, instants)));
+    bound_rounds_ = boundRounds(options, simulator_.model());
     cuts_.sweepPrices(kPriceSteps);
     complete_ = static_cast<int32_t>(decisions.size()) <= options.exhaustive_decisions;
     if (complete_) simulateAll(decisions);
@@ -87,9 +92,8 @@ class Planner::Search {
     const auto start = std::chrono::steady_clock::now();
     if (simulator_.evaluate(simulator_.keepAll()).peak > budget) {
       if (!complete_) search(budget);
-      const bool flat = archive_.best(budget) != nullptr;
-      if (!flat && options_.second_recomputation) nest(budget);
-      if (!flat || !complete_) refine(budget, /*each_time=*/!flat);
+      if (options_.second_recomputation && archive_.best(budget) == nullptr) nest(budget);
+      refine(budget);
     }
     ir::Plan plan = best(budget);
     plan.planning_seconds =
@@ -152,10 +156,12 @@ class Planner::Search {
   }
 
   /// A budget that is met (else nothing is done), in less and less time: annealings side by side,
-  /// whose plans are recombined after each round. `each_time`: with storages that are recomputed
-  /// for every use.
-  void refine(int64_t budget, bool each_time) {
-    if (archive_.best(budget) == nullptr) return;
+  /// whose plans are recombined after each round.
+  void refine(int64_t budget) {
+    const PlanArchive::Entry* known = archive_.best(budget);
+    if (known == nullptr) return;
+    const bool each_time = llvm::is_contained(known->keep, ir::kRecomputeEachTime);
+    if (complete_ && !each_time) return;
     ParallelAnnealing annealing(simulator_, options_.seed, each_time);
     for (int round = 0; round < ParallelAnnealing::kRounds; ++round) {
       if (isBest(budget)) return;
@@ -341,6 +347,19 @@ ir::Plan Planner::known(int64_t budget) { return search_->best(budget); }
 ir::Plan Planner::lowestWithin(double seconds) { return search_->lowestWithin(seconds); }
 
 ir::Plan Planner::minimum() { return search_->plan(0); }
+
+void proveBounds(const PlanningInput& input, ir::Plan& plan) {
+  Simulator simulator(input);
+  LowerBound bound(simulator);
+  plan.peak_bound = bound.peak();
+  plan.lower_bound_seconds = plan.lower_bound_share = 0;
+  if (plan.recompute_seconds <= 0) return;
+  plan.lower_bound_seconds = std::min(
+      plan.recompute_seconds,
+      bound.seconds(plan.budget > 0 ? plan.budget : plan.predicted_peak, plan.recompute_seconds,
+                    boundRounds(PlannerOptions(), simulator.model())));
+  plan.lower_bound_share = plan.lower_bound_seconds / input.profile.forwardSeconds();
+}
 
 ir::Plan plan(const PlanningInput& input, int64_t budget, const PlannerOptions& options) {
   return Planner(input, options).plan(budget);

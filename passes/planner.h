@@ -64,6 +64,10 @@ class Planner {
   std::unique_ptr<Search> search_;
 };
 
+/// Sets the bounds of a plan that was found elsewhere, for its budget or, where that is 0, for its
+/// own peak: proved for the input's profile, without a search.
+void proveBounds(const PlanningInput& input, ir::Plan& plan);
+
 /// One-shot forms.
 ir::Plan plan(const PlanningInput& input, int64_t budget, const PlannerOptions& options = {});
 std::vector<ir::Plan> sweep(const PlanningInput& input, const std::vector<int64_t>& budgets,

@@ -1,5 +1,6 @@
 #include "passes/remat.h"
 
+#include <llvm/Support/FormatVariadic.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
@@ -12,6 +13,7 @@
 #include "ir/outline.h"
 #include "passes/blockers.h"
 #include "passes/choices.h"
+#include "passes/evaluated_plan.h"
 #include "passes/graph_hash.h"
 #include "passes/internals.h"
 #include "passes/marks.h"
@@ -19,6 +21,7 @@
 #include "passes/notes.h"
 #include "passes/planner.h"
 #include "passes/rewriter.h"
+#include "passes/simulator.h"
 #include "passes/training_step.h"
 #include "runtime/runtime.h"
 
@@ -37,11 +40,19 @@ int64_t budgetBytes(const Budget& budget, const Analysis& analysis,
   return std::max<int64_t>(bytes - options.reserve_bytes, 0);
 }
 
+/// Of the original's step. Not less than what its nodes take: that is the median of several steps,
+/// and the step itself may have been a lucky one.
+double stepSeconds(const ir::Profile& profile) {
+  double nodes = profile.forwardSeconds();
+  for (const ir::BackwardStep& step : profile.backward) nodes += step.seconds;
+  return std::max(profile.step_seconds, nodes);
+}
+
 /// The plan with the lowest peak among those whose extra time stays within the bound: peaks between
 /// the minimum and everything kept are halved a few times; what the searches saw on their way
 /// counts.
 ir::Plan planForOverhead(Planner& planner, const Analysis& analysis, double max_overhead) {
-  const double bound = max_overhead * analysis.profile.step_seconds;
+  const double bound = max_overhead * stepSeconds(analysis.profile);
   const ir::Plan lowest = planner.minimum();
   double seconds = lowest.planning_seconds;
   int64_t low = lowest.predicted_peak;
@@ -87,18 +98,28 @@ std::string reasonToStay(const Analysis& analysis, const OptimizeOptions& option
            " is within the budget as it is";
   }
   if (!bounded && plan.predicted_peak + analysis.minimum_bytes > analysis.original_peak) {
-    return "no plan lowers the step's peak of " + ir::formatBytes(analysis.original_peak) + " by " +
+    const std::string limit =
+        options.max_overhead < 0
+            ? ""
+            : llvm::formatv(" within {0:P1} of extra time", options.max_overhead).str();
+    return "no plan" + limit + " lowers the step's peak of " +
+           ir::formatBytes(analysis.original_peak) + " by " +
            ir::formatBytes(analysis.minimum_bytes) + " or more";
   }
   return "";
 }
 
-ir::Plan reusedPlan(const PlanningInput& input, const OptimizeOptions& options, int64_t asked) {
+ir::Plan reusedPlan(const PlanningInput& input, const OptimizeOptions& options, int64_t asked,
+                    int64_t minimum_bytes) {
   ir::Plan plan;
   try {
     const SavedPlan saved = savedPlanFromJson(options.plan_json);
     if (saved.graph_hash != input.profile.graph_hash) {
       throw RematError("the plan was made for another model or method; make one for this one");
+    }
+    if (saved.method != options.method) {
+      throw RematError("the plan was made for the method " + saved.method + "; make one for " +
+                       options.method);
     }
     plan = planOf(saved, input);
   } catch (const RematError&) {
@@ -113,6 +134,12 @@ ir::Plan reusedPlan(const PlanningInput& input, const OptimizeOptions& options, 
             ir::formatBytes(asked, ir::Rounding::kDown) + "; make one for these inputs",
         plan.predicted_peak);
   }
+  proveBounds(input, plan);
+  // What the planner would not have asked about is not counted.
+  PlanningInput usual = input;
+  usual.minimum_bytes = minimum_bytes;
+  Simulator simulator(usual);
+  plan.kept = evaluatedPlan(simulator, plan.keep, /*forward_seconds=*/0).kept;
   return plan;
 }
 
@@ -165,7 +192,7 @@ PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& opt
   return input;
 }
 
-std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
+std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable, int64_t reserve,
                           const std::string& method, const std::string& blockers) {
   std::string list;
   for (size_t i = 0; i < budgets.size(); ++i) {
@@ -173,10 +200,13 @@ std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable
     list += i == 0 ? "" : last ? " and " : ", ";
     list += bytesText(budgets[i], ir::Rounding::kDown);
   }
+  if (reserve > 0) list += ", after the reserve,";
   return std::string("the budget") + (budgets.size() == 1 ? "" : "s") + " of " + list +
          " can't be met: the lowest reachable peak of " + method + " is " +
-         bytesText(reachable, ir::Rounding::kUp) +
-         ", predicted; ask for that much or --budget min, or use a smaller batch" + blockers;
+         bytesText(reachable, ir::Rounding::kUp) + ", predicted; ask for " +
+         (reserve > 0 ? bytesText(reachable + reserve, ir::Rounding::kUp) + " with that reserve"
+                      : std::string("that much")) +
+         " or --budget min, or use a smaller batch" + blockers;
 }
 
 std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
@@ -240,16 +270,17 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   Budget budget = options.budget;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     say("planning");
-    result.plan =
-        given ? reusedPlan(input, options, asked) : choosePlan(*planner, budget, analysis, options);
+    result.plan = given ? reusedPlan(input, options, asked, analysis.minimum_bytes)
+                        : choosePlan(*planner, budget, analysis, options);
     settleChoices(input, result.plan);
     if (!given) result.reason_unchanged = reasonToStay(analysis, options, result.plan);
     if (!result.reason_unchanged.empty()) break;
     if (bounded && result.plan.predicted_peak > asked) {
       const int64_t reachable = std::min(result.plan.predicted_peak, analysis.original_peak);
       const std::string blocking = blockersText(blockers(input, result.plan, analysis.remarks));
-      throw BudgetError(budgetsMissed({asked}, reachable, options.method, blocking), reachable,
-                        blocking);
+      throw BudgetError(
+          budgetsMissed({asked}, reachable, options.reserve_bytes, options.method, blocking),
+          reachable, blocking);
     }
     result.plan.budget = bounded ? asked : result.plan.predicted_peak;
     say("rewriting");
@@ -298,8 +329,8 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   result.annotations.original_peak = analysis.original_peak;
   result.annotations.predicted_peak = result.plan.predicted_peak;
   result.annotations.recompute_share = result.plan.recompute_share;
-  if (analysis.profile.step_seconds > 0) {
-    result.extra_time_share = result.plan.recompute_seconds / analysis.profile.step_seconds;
+  if (const double step = stepSeconds(analysis.profile); step > 0) {
+    result.extra_time_share = result.plan.recompute_seconds / step;
   }
   result.profile = std::move(analysis.profile);
   return result;

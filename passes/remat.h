@@ -39,9 +39,9 @@ class ChoiceError : public RematError {
 };
 
 /// `the budget of 5.3 MB (5350000 bytes) can't be met: the lowest reachable peak of forward is 5.4
-/// MB (5380000 bytes), predicted; …`, with `blockers` (blockersText) behind. Budgets are rounded
-/// down and the peak up: they never read alike.
-std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable,
+/// MB (5380000 bytes), predicted; …`, with `blockers` (blockersText) behind. Budgets, from which a
+/// `reserve` was taken off already, are rounded down and the peak up: they never read alike.
+std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable, int64_t reserve,
                           const std::string& method, const std::string& blockers);
 
 /// What is known of a model before a budget is chosen.

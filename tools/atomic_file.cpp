@@ -38,6 +38,7 @@ void removePendingAndDie(int signal) {
 
 void handleSignals() {
   static const bool installed = [] {
+    ::signal(SIGXFSZ, SIG_IGN);  // write says so, too
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction current {};
       ::sigaction(signal, nullptr, &current);

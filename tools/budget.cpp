@@ -11,6 +11,9 @@
 namespace remat::tools {
 namespace {
 
+/// Of an optimiser, for each parameter element: no optimiser has more, and sums stay in range.
+constexpr double kMostStateBytes = 1e6;
+
 std::string quoted(llvm::StringRef text) { return "'" + text.str() + "'"; }
 
 /// The number at the start of `text`, which is advanced behind it: digits and one point, no sign.
@@ -46,8 +49,8 @@ int64_t parseBytes(const std::string& text) {
     throw std::invalid_argument(quoted(text) + " starts with no number; say 900MB or 2GiB");
   const llvm::StringRef unit = rest.trim();
   if (unit.empty()) {
-    throw std::invalid_argument(quoted(text) + " has no unit; say " + text + "MB or " + text +
-                                "GiB");
+    throw std::invalid_argument(quoted(text) + " has no unit; say " + text + "B for bytes, " +
+                                text + "MB or " + text + "GiB");
   }
   const double factor = unitBytes(unit);
   if (factor == 0) {
@@ -90,7 +93,8 @@ Budget parseBudget(const std::string& text) {
     return budget;
   }
   if (rest.empty()) {
-    throw std::invalid_argument(quoted(text) + " has no unit; say " + text + "% or " + text + "MB");
+    throw std::invalid_argument(quoted(text) + " has no unit; say " + text + "%, " + text +
+                                "MB, or " + text + "B for bytes");
   }
   if (unitBytes(rest.trim()) == 0) {
     throw std::invalid_argument(quoted(rest.trim()) +
@@ -115,6 +119,7 @@ double optimizerBytesPerElement(const std::string& text, int64_t element_size) {
     throw std::invalid_argument(quoted(text) +
                                 " is no optimizer; say sgd, momentum, adam or bytes per parameter");
   }
+  if (!(*number <= kMostStateBytes)) throw std::invalid_argument(quoted(text) + " is too large");
   return *number;
 }
 

@@ -3,9 +3,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 #include "ir/profile.h"
 #include "passes/module_state.h"
@@ -32,7 +34,9 @@ std::string readText(const std::string& path, const char* kind, const char* writ
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   if (!stream || !(text << stream.rdbuf())) {
-    throw refused(path + ": can't be read; give a " + kind + " written by " + writer);
+    const std::string cause = std::generic_category().message(errno);
+    throw refused(path + ": can't be read (" + cause + "); give a " + kind + " written by " +
+                  writer);
   }
   return text.str();
 }
@@ -152,6 +156,7 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
                   "An unknown operator that may be run again, as my::op")
       ->type_name("NAME")
       ->expected(1)
+      ->allow_extra_args(false)  // [a] is a pattern, no list
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb.add_option(
           "--keep", options.keep,
@@ -159,6 +164,7 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
           "a module whose path matches, and all in it. Repeat it for more")
       ->type_name("GLOB")
       ->expected(1)
+      ->allow_extra_args(false)  // [a] is a pattern, no list
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb.add_option(
           "--recompute", options.recompute,
@@ -166,6 +172,7 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
           "it for more")
       ->type_name("GLOB")
       ->expected(1)
+      ->allow_extra_args(false)  // [a] is a pattern, no list
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   auto* batches =
       verb.add_option("--profile-batches", options.profile_batches,
@@ -280,6 +287,8 @@ int64_t deviceMemoryOption(const PlanningOptions& planning) {
   }
   const int64_t bytes =
       parseOption("--device-memory", [&] { return parseBytes(planning.device_memory); });
+  if (bytes == 0)
+    throw usage("--device-memory '" + planning.device_memory + "' is no memory at all");
   parseOption("--optimizer",
               [&] { return optimizerBytesPerElement(optimizerOption(planning), 4); });
   return bytes;

@@ -25,7 +25,7 @@ class StorageSum {
 
 std::string line(const char* sign, const char* what, int64_t bytes) {
   char text[96];
-  std::snprintf(text, sizeof text, "%s %-28s%12s\n", sign, what, ir::formatBytes(bytes).c_str());
+  std::snprintf(text, sizeof text, "%s %-28s %11s\n", sign, what, ir::formatBytes(bytes).c_str());
   return text;
 }
 

@@ -48,6 +48,7 @@ struct Row {
 /// The memory/time curve of one model.
 struct Curve {
   int64_t original_peak = 0;
+  int64_t reserve = 0;
   std::vector<int64_t> extrapolated_from;
   std::string extrapolated;  ///< in words
   ir::Plan minimum;
@@ -59,6 +60,7 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
                 const OptimizeOptions& options) {
   Curve curve;
   curve.original_peak = analysis.original_peak;
+  curve.reserve = options.reserve_bytes;
   curve.extrapolated_from = analysis.profile.extrapolated_from;
   curve.extrapolated = extrapolationText(analysis.profile);
   const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
@@ -75,8 +77,12 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
 
 llvm::json::Value toJson(const Curve& curve) {
   llvm::json::Array points;
+  llvm::json::Array out_of_reach;
   for (const Row& row : curve.rows) {
-    if (!row.reached()) continue;
+    if (!row.reached()) {
+      if (row.plan.budget < curve.original_peak) out_of_reach.push_back(row.plan.budget);
+      continue;
+    }
     const ir::Plan& plan = row.plan;
     points.push_back(llvm::json::Object{{"budget", plan.budget},
                                         {"predicted_peak", plan.predicted_peak},
@@ -91,6 +97,7 @@ llvm::json::Value toJson(const Curve& curve) {
   llvm::json::Object object{{"original_peak", curve.original_peak},
                             {"minimum_peak", curve.minimum.predicted_peak},
                             {"lower_bound_peak", curve.minimum.peak_bound},
+                            {"out_of_reach", std::move(out_of_reach)},
                             {"points", std::move(points)}};
   if (!curve.extrapolated_from.empty()) {
     object["extrapolated_from"] = llvm::json::Array(curve.extrapolated_from);
@@ -99,9 +106,14 @@ llvm::json::Value toJson(const Curve& curve) {
 }
 
 void printTable(const Curve& curve) {
-  std::printf("original peak %s, smallest reachable %s\n",
+  std::printf("original peak %s, %s; lowest reachable %s, predicted\n",
               ir::formatBytes(curve.original_peak).c_str(),
-              ir::formatBytes(curve.minimum.predicted_peak).c_str());
+              curve.extrapolated.empty() ? "measured" : "predicted",
+              ir::formatBytes(curve.minimum.predicted_peak, ir::Rounding::kUp).c_str());
+  if (curve.reserve > 0) {
+    std::printf("budgets are what the reserve of %s leaves\n",
+                ir::formatBytes(curve.reserve).c_str());
+  }
   if (!curve.extrapolated.empty()) std::printf("all of it %s\n", curve.extrapolated.c_str());
   std::printf("%12s %8s %12s %8s %12s %10s %8s %8s %6s %11s %10s\n", "budget", "", "predicted", "",
               "recomputed", "recomputed", "at least", "gap", "kept", "recomputed", "planning");
@@ -143,7 +155,7 @@ void refuseMissed(const PlanArguments& arguments, const Curve& curve) {
       kOverBudget,
       arguments.run.model + ": " +
           budgetsMissed(missed, std::min(curve.minimum.predicted_peak, curve.original_peak),
-                        arguments.run.method, curve.blockers));
+                        curve.reserve, arguments.run.method, curve.blockers));
 }
 
 int planModel(const PlanArguments& arguments) {

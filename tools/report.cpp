@@ -102,6 +102,7 @@ llvm::json::Value toJson(const Report& report) {
            {"measured", result.changed ? result.measured_peak : result.original_peak}}},
       {"budget", result.plan.budget},
       {"recompute_share", result.plan.recompute_share},
+      {"recompute_seconds", result.plan.recompute_seconds},
       {"lower_bound_share", result.plan.lower_bound_share},
       {"gap", result.plan.gap()},
       {"extra_time_share", result.changed ? result.extra_time_share : 0.0},

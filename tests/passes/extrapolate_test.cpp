@@ -39,10 +39,33 @@ TEST(ExtrapolateTest, BytesAndTimesAreOnALine) {
   EXPECT_EQ(at16.extrapolated_from, (std::vector<int64_t>{2, 5}));
 }
 
-TEST(ExtrapolateTest, TimesOfNoiseDoNotTurnNegative) {
-  ir::Profile slow = profileAt(2);
-  slow.nodes[0].seconds = 100;
-  EXPECT_EQ(extrapolate({2, slow}, {5, profileAt(5)}, 16).nodes[0].seconds, 0);
+TEST(ExtrapolateTest, NoiseGivesNoTimeThatNoStepHas) {
+  ir::Profile noisy = profileAt(2);
+  noisy.nodes[0].seconds = 100;
+  EXPECT_DOUBLE_EQ(extrapolate({2, noisy}, {5, profileAt(5)}, 16).nodes[0].seconds, 55.5);
+  EXPECT_DOUBLE_EQ(extrapolate({5, profileAt(5)}, {2, noisy}, 16).nodes[0].seconds, 55.5);
+  noisy.nodes[0].seconds = 1;
+  EXPECT_DOUBLE_EQ(extrapolate({2, noisy}, {5, profileAt(5)}, 16).nodes[0].seconds, 35.2);
+  EXPECT_DOUBLE_EQ(extrapolate({5, profileAt(5)}, {2, noisy}, 1).nodes[0].seconds, 2.2);
+}
+
+/// The peak of small batches can be where nothing grows.
+TEST(ExtrapolateTest, AnotherInstantCanBeThePeak) {
+  const auto with_gradients = [](int64_t batch) {
+    ir::Profile profile = profileAt(batch);
+    profile.backward[0].events = {{ir::EventKind::kUnpack, 0},
+                                  {ir::EventKind::kApplyEnd, -1},
+                                  {ir::EventKind::kRelease, 0},
+                                  {ir::EventKind::kFree, 0}};
+    profile.storages.push_back({1000, ir::StorageRole::kOther});
+    profile.backward.push_back({-1, 0, {{ir::EventKind::kAlloc, 1}, {ir::EventKind::kFree, 1}}});
+    profile.peak_bytes = std::max<int64_t>(1000, 100 + 8 * batch);
+    profile.baseline_peak_bytes = profile.peak_bytes + batch;
+    return profile;
+  };
+  const ir::Profile at200 = extrapolate({2, with_gradients(2)}, {5, with_gradients(5)}, 200);
+  EXPECT_EQ(at200.peak_bytes, 1700);
+  EXPECT_EQ(at200.baseline_peak_bytes, 1900);
 }
 
 TEST(ExtrapolateTest, StepsThatDifferAreRefused) {

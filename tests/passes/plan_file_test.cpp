@@ -62,11 +62,16 @@ TEST(PlanFile, ErrorsNameWhatIsWrong) {
   EXPECT_NE(errorOf("{}").find("'remat_plan' is missing"), std::string::npos);
   EXPECT_NE(errorOf(std::string(100'000, '[')).find("nested too deep"), std::string::npos);
   std::string other = text;
-  other.replace(other.find("\"recompute\""), 11, "\"forget\"");
+  other.replace(other.find("\"keep\""), 6, "\"forget\"");
   EXPECT_NE(errorOf(other).find("is neither keep"), std::string::npos);
   SavedPlan elsewhere = savedPlanFromJson(text);
   elsewhere.values["nowhere"] = ir::kRecompute;
   EXPECT_THROW(planOf(elsewhere, input), std::runtime_error);
+  elsewhere = savedPlanFromJson(text);
+  elsewhere.regenerated = {"nowhere"};
+  EXPECT_THROW(planOf(elsewhere, input), std::runtime_error);
+  elsewhere.regenerated = {"nowhere", "nowhere"};
+  EXPECT_NE(errorOf(toJson(elsewhere)).find("twice"), std::string::npos);
 }
 
 }  // namespace

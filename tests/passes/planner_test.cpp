@@ -108,6 +108,10 @@ TEST(PlannerTest, SmallStepsNestToo) {
   EXPECT_LT(nested.predicted_peak, lowest);
   EXPECT_EQ(nested.predicted_peak, nested.peak_bound);
   EXPECT_LE(plan(input, lowest - 1).predicted_peak, lowest - 1);
+  // Asked for again, it is not only known but searched for the least time.
+  Planner planner(input);
+  EXPECT_EQ(planner.minimum().predicted_peak, nested.predicted_peak);
+  EXPECT_LE(planner.plan(nested.predicted_peak).recompute_seconds, nested.recompute_seconds);
 }
 
 TEST(PlannerTest, AnUnreachableBudgetGetsTheLowestPeak) {

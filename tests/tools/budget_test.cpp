@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, MalformedBudget,
     ::testing::Values(Malformed{"", "is no budget"}, Malformed{"half", "is no budget"},
                       Malformed{"-50%", "is no budget"},
-                      Malformed{"50", "has no unit; say 50% or 50MB"},
+                      Malformed{"50", "has no unit; say 50%, 50MB, or 50B for bytes"},
                       Malformed{"0%", "not between 0% and 100%"},
                       Malformed{"150%", "not between 0% and 100%"},
                       Malformed{"5..5%", "is no budget"}, Malformed{"900MX", "'MX' is no unit"},

@@ -103,6 +103,8 @@ def test_malformed_budget(model, out, budget, message):
         ("--input", models.ROWS),
         (*OPTIONS, "--max-overhead", "20%"),
         (*OPTIONS, "--optimizer", "adam"),
+        ("--input", models.ROWS, "--device-memory", "0B"),
+        ("--input", models.ROWS, "--device-memory", "1GB", "--optimizer", "9" * 23),
         (*OPTIONS, "--report", "report.txt"),
         (*OPTIONS, "--loss", "mse"),
         (*OPTIONS, "--device", "tpu9"),
@@ -123,6 +125,18 @@ def test_usage_without_a_verb():
 def test_budget_below_the_reachable_minimum(model, out):
     error = refuse(3, model, "", out, "--input", models.ROWS, "--budget", "1%")
     assert model in error and "B" in error
+
+
+def test_a_budget_missed_by_its_reserve(model):
+    options = (model, *OPTIONS[:2], "--reserve", "1MB")
+    error = remat_opt.fail(3, "plan", *options, "--budget", "1.5MB")
+    assert "(500000 bytes), after the reserve," in error
+    asked = error.split("; ask for ")[1].split("(")[1].split(" ")[0]
+    remat_opt.succeed("plan", *options, "--budget", asked + "B")
+
+
+def test_no_device_memory_at_all(model):
+    assert "no memory at all" in remat_opt.fail(2, "plan", model, *OPTIONS[:2], "--max-batch", "--device-memory", "0B")
 
 
 def test_reserve_above_the_budget(model, out):
@@ -158,7 +172,7 @@ def test_output_folder(model, out, tmp_path):
 
 def test_full_disk(model, out):
     def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 
     refuse(1, model, "larger than allowed", out, preexec_fn=limit)

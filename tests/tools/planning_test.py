@@ -67,6 +67,9 @@ def test_decisions_by_module(tmp_path):
     report = remat_opt.succeed_json("verify", model, out, "--input", models.IMAGES, "--rounds", "1")
     assert report["parity"]["gradients"] == "bitwise"
     assert "as was asked for" in remat_opt.succeed("dump", out)
+    # One pattern, no list.
+    assert "'blocks.[9]'" in remat_opt.fail(2, "plan", model, "--input", models.IMAGES, "--budget", "80%", "--keep", "blocks.[9]")
+    assert "'[1]'" in remat_opt.fail(2, "plan", model, "--input", models.IMAGES, "--budget", "80%", "--keep", "[1]")
 
 
 def test_modules_that_are_none(tmp_path):
@@ -87,7 +90,8 @@ def test_a_plan_is_saved_and_taken(tmp_path):
     assert {"keep", "recompute"} <= set(plan["values"].values())
     taken = remat_opt.succeed_json("optimize", model, "-o", again, *INPUT, "--plan", saved, "--save-plan", second)
     assert taken["peak_bytes"]["predicted"] == made["peak_bytes"]["predicted"]
-    assert taken["recomputed"] == made["recomputed"] and taken["planning_seconds"] == 0
+    assert [taken[key] for key in ("kept", "recomputed")] == [made[key] for key in ("kept", "recomputed")]
+    assert taken["planning_seconds"] == 0
     graphs = [[line for line in remat_opt.succeed("dump", path).splitlines() if "remat" in line] for path in (out, again)]
     assert [line.split("#")[0] for line in graphs[0]] == [line.split("#")[0] for line in graphs[1]]
     headers = [remat_opt.succeed("dump", path).splitlines()[0] for path in (out, again)]
@@ -106,6 +110,24 @@ def test_a_plan_from_plan(tmp_path):
     assert result["changed"] and result["recomputed"] > 0
 
 
+def test_the_gap_of_a_plan_is_of_the_profile_here(tmp_path):
+    model, saved, profile = model_file(tmp_path), tmp_path / "plan.json", tmp_path / "slow.json"
+    remat_opt.succeed("plan", model, *INPUT, "--budget", "60%", "--save-plan", saved, "--save-profile", profile)
+    plan = json.loads(saved.read_text(encoding="utf-8"))
+    slow = json.loads(profile.read_text(encoding="utf-8"))
+    for index, node in enumerate(slow["nodes"]):
+        node["seconds"] *= 1 + 9 * (index % 2)
+    profile.write_text(json.dumps(slow), encoding="utf-8")
+    plan["lower_bound_share"] = 1e9
+    saved.write_text(json.dumps(plan), encoding="utf-8")
+    options = (model, *INPUT, "--profile", profile)
+    taken = remat_opt.succeed_json("optimize", *options, "-o", tmp_path / "out.pt", "--plan", saved)
+    best = remat_opt.succeed_json("plan", *options, "--budget", f"{plan['budget']}B")["points"][0]
+    assert taken["recompute_share"] >= best["recompute_share"] >= taken["lower_bound_share"] > 0
+    # As the same bytes, only small storages may be dropped as well.
+    assert taken["lower_bound_share"] == pytest.approx(best["lower_bound_share"], rel=0.05)
+
+
 def test_plans_that_do_not_fit(tmp_path):
     model, out, saved = model_file(tmp_path), tmp_path / "out.pt", tmp_path / "plan.json"
     assert "exactly one --budget" in remat_opt.fail(2, "plan", model, *INPUT, "--save-plan", saved)
@@ -116,10 +138,25 @@ def test_plans_that_do_not_fit(tmp_path):
     assert "above its budget" in remat_opt.fail(3, "optimize", model, "-o", out, "--input", "4096x128", "--plan", saved)
     assert "--plan" in remat_opt.fail(2, "optimize", model, *options, "--budget", "50%")
     assert "--keep" in remat_opt.fail(2, "optimize", model, *options, "--keep", "0")
+    good = json.loads(saved.read_text(encoding="utf-8"))
+    for wrong, word in [({"regenerated": ["none"]}, "no value none"), ({"method": "other"}, "for the method other")]:
+        saved.write_text(json.dumps({**good, **wrong}), encoding="utf-8")
+        assert word in remat_opt.fail(1, "optimize", model, *options)
     saved.write_text("{}", encoding="utf-8")
     assert "is no plan" in remat_opt.fail(1, "optimize", model, *options)
     assert "can't be read" in remat_opt.fail(1, "optimize", model, "-o", out, *INPUT, "--plan", tmp_path / "none")
     assert not out.exists()
+
+
+@pytest.mark.parametrize("batches", ["2,4", "4,2", "64,16"])
+def test_small_batches_foretell_the_original(tmp_path, batches):
+    """Also where the peak of small ones is the weights' gradients, and that of large ones activations. What only the
+    original saves (dropout's mask in four bytes) can hide in the former."""
+    model = model_file(tmp_path)
+    options = ("plan", model, *INPUT, "--budget", "100%")
+    measured = remat_opt.succeed_json(*options)["original_peak"]
+    foretold = remat_opt.succeed_json(*options, "--profile-batches", batches)
+    assert foretold["original_peak"] == pytest.approx(measured, rel=0.2)
 
 
 def test_the_largest_batch(tmp_path):

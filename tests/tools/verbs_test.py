@@ -112,10 +112,11 @@ def test_verify_prints_a_table(tmp_path):
 def test_plan_json(tmp_path):
     model = models.save("mlp", tmp_path / "model.pt")
     curve = remat_opt.succeed_json("plan", model, "--input", models.ROWS)
-    assert sorted(curve) == ["lower_bound_peak", "minimum_peak", "original_peak", "points"]
+    assert sorted(curve) == ["lower_bound_peak", "minimum_peak", "original_peak", "out_of_reach", "points"]
     assert 0 < curve["lower_bound_peak"] <= curve["minimum_peak"]
     points = curve["points"]
-    assert len(points) >= 5
+    assert len(points) >= 5 and len(points) + len(curve["out_of_reach"]) == 11
+    assert all(budget < curve["minimum_peak"] for budget in curve["out_of_reach"])
     for point in points:
         assert sorted(point) == [
             "budget",
@@ -142,7 +143,7 @@ def test_plan_for_given_budgets(tmp_path):
     curve = remat_opt.succeed_json("plan", model, "--input", models.ROWS, "--budget", "80%", "--budget", "60%")
     assert [round(point["budget"] / curve["original_peak"], 2) for point in curve["points"]] == [0.8, 0.6]
     text = remat_opt.succeed("plan", model, "--input", models.ROWS, "--budget", "80%")
-    assert "80.0 %" in text and "smallest reachable" in text
+    assert "80.0 %" in text and "lowest reachable" in text
 
 
 def test_plan_below_the_minimum(tmp_path):
