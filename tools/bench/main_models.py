@@ -151,7 +151,9 @@ def cpu_name():
 def commit():
     git = ["git", "-C", HERE]
     head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
+    # Results that another benchmark wrote just before change nothing.
+    status = [*git, "status", "--porcelain", "--", ":/", f":(exclude,top){os.path.relpath(RESULTS, os.path.join(HERE, '../..'))}"]
+    changed = subprocess.run(status, capture_output=True, text=True, check=False).stdout.strip()
     return f"{head} with uncommitted changes" if changed else head
 
 
