@@ -37,6 +37,15 @@ inline constexpr const char* kDropoutMask = "remat::dropout_mask";
 /// p); x itself where dropout does nothing.
 inline constexpr const char* kDropout = "remat::dropout";
 
+/// `remat::attention_weights(Tensor query, Tensor key, Tensor? attn_mask, float dropout_p, bool
+/// is_causal, float? scale, bool enable_gqa) -> Tensor`: attention's probabilities before dropout;
+/// empty where it does nothing.
+inline constexpr const char* kAttentionWeights = "remat::attention_weights";
+
+/// `remat::attention(Tensor weights, Tensor query, Tensor key, Tensor value, Tensor? attn_mask,
+/// float dropout_p, bool is_causal, float? scale, bool enable_gqa) -> Tensor`: the rest of it.
+inline constexpr const char* kAttention = "remat::attention";
+
 /// Version of the file format: the last argument of kCheckpoint.
 inline constexpr int64_t kFormatVersion = 1;
 

@@ -51,7 +51,8 @@ bool declaresAliases(const Node& node) {
 bool isFamiliar(const Node& node) {
   if (node.kind().is_aten() || node.kind().is_prim()) return true;
   const std::string op = node.kind().toQualString();
-  return isMark(node) || op == kDropoutMask || op == kDropout;
+  return isMark(node) || op == kDropoutMask || op == kDropout || op == kAttentionWeights ||
+         op == kAttention;
 }
 
 }  // namespace

@@ -243,7 +243,8 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   Analysis analysis;
   analysis.prepared = unoptimized(module, options.method);
   say(options, "preparing the graph");
-  analysis.graph = prepareGraph(analysis.prepared, options.method);
+  analysis.graph =
+      prepareGraph(analysis.prepared, options.method, c10::Device(options.step.device).is_cpu());
   checkChoices(*analysis.graph, options);
   const std::string hash = graphHash(*analysis.graph);
   analysis.profile = !options.profile_json.empty() ? reuse(options.profile_json, hash)

@@ -28,12 +28,43 @@ void makeExplicit(Node& dropout) {
   dropout.output()->replaceAllUsesWith(y);
 }
 
-bool visit(Block& block) {
+/// Whether it may drop out: its dropout is not the constant 0.
+bool mayDrop(const Node& attention) {
+  const auto p = torch::jit::toIValue(attention.namedInput("dropout_p"));
+  return !p || p->toDouble() != 0;
+}
+
+void makeAttentionExplicit(Node& attention) {
+  const torch::jit::WithInsertPoint before(&attention);
+  Value* train = attention.owningGraph()->insertConstant(true);
+  const auto input = [&](const char* name) { return attention.namedInput(name); };
+  Value* p = input("dropout_p");
+  Value* weights = insertLike(attention, ir::kAttentionWeights,
+                              {input("query"), input("key"), input("attn_mask"), p,
+                               input("is_causal"), input("scale"), input("enable_gqa")})
+                       ->output();
+  Value* mask = insertLike(attention, ir::kDropoutMask, {weights, p, train})->output();
+  Value* dropped = insertLike(attention, ir::kDropout, {weights, mask, p, train})->output();
+  Value* y = insertLike(attention, ir::kAttention,
+                        {dropped, input("query"), input("key"), input("value"), input("attn_mask"),
+                         p, input("is_causal"), input("scale"), input("enable_gqa")})
+                 ->output();
+  y->copyMetadata(attention.output());
+  attention.output()->replaceAllUsesWith(y);
+}
+
+bool visit(Block& block, bool attention) {
   bool changed = false;
   for (auto it = block.nodes().begin(); it != block.nodes().end(); ++it) {
-    for (Block* inner : it->blocks()) changed |= visit(*inner);
-    if (it->kind() != c10::aten::dropout) continue;
-    makeExplicit(**it);
+    for (Block* inner : it->blocks()) changed |= visit(*inner, attention);
+    if (it->kind() == c10::aten::dropout) {
+      makeExplicit(**it);
+    } else if (attention && it->kind() == c10::aten::scaled_dot_product_attention &&
+               mayDrop(**it)) {
+      makeAttentionExplicit(**it);
+    } else {
+      continue;
+    }
     it.destroyCurrent();
     changed = true;
   }
@@ -42,8 +73,8 @@ bool visit(Block& block) {
 
 }  // namespace
 
-bool makeDropoutExplicit(const std::shared_ptr<torch::jit::Graph>& graph) {
-  return visit(*graph->block());
+bool makeDropoutExplicit(const std::shared_ptr<torch::jit::Graph>& graph, bool attention) {
+  return visit(*graph->block(), attention);
 }
 
 }  // namespace remat

@@ -15,26 +15,26 @@
 
 namespace remat {
 
-bool prepareInlined(const std::shared_ptr<torch::jit::Graph>& graph) {
+bool prepareInlined(const std::shared_ptr<torch::jit::Graph>& graph, bool on_cpu) {
   bool changed = foldConstants(graph);
   // Before dropout_mask comes in, which LibTorch's alias analysis takes for a writer of everything.
   changed |= torch::jit::RemoveListMutation(graph);
   changed |= makeListVersions(*graph);
   // Before in-place ops: in evaluation mode a dropout's result is its input, which only this form
   // shows.
-  changed |= makeDropoutExplicit(graph);
+  changed |= makeDropoutExplicit(graph, on_cpu);
   changed |= functionalize(graph);
-  changed |= makeDropoutExplicit(graph);
+  changed |= makeDropoutExplicit(graph, on_cpu);
   changed |= foldConstants(graph);
   return changed;
 }
 
 std::shared_ptr<torch::jit::Graph> prepareGraph(const torch::jit::Module& module,
-                                                const std::string& method) {
+                                                const std::string& method, bool on_cpu) {
   const std::string name =
       ir::isOptimized(module, method) ? ir::originalMethod(module, method) : method;
   auto graph = inlinedGraph(torch::jit::toGraphFunction(module.get_method(name).function()));
-  prepareInlined(graph);
+  prepareInlined(graph, on_cpu);
   giveReadableNames(*graph);
   graph->lint();
   return graph;

@@ -153,6 +153,8 @@ constexpr Group kOtherGroups[] = {
      "prim::index"},
     {"mask of a dropout: drawn from a clone of the forward's generator", true,
      "remat::dropout_mask"},
+    {"attention whose dropout has a mask of its own: matrix products and a softmax", true,
+     "remat::attention_weights remat::attention"},
     {"ops of ours: identity, or an elementwise product", false, "remat::keep remat::dropout"},
 };
 

@@ -3,6 +3,7 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include "ir/names.h"
+#include "runtime/attention.h"
 #include "runtime/dropout.h"
 #include "runtime/execution.h"
 #include "runtime/program_cache.h"
@@ -89,6 +90,32 @@ void dropoutOp(Stack& stack) {
   stack.emplace_back(applyDropout(x, mask, p, train));
 }
 
+/// The last arguments of both ops, and the query and key before them; `value` where it stands
+/// between these.
+Attention popAttention(Stack& stack, at::Tensor* value) {
+  Attention attention;
+  attention.grouped = torch::jit::pop(stack).toBool();
+  attention.scale = torch::jit::pop(stack).toOptional<double>();
+  attention.causal = torch::jit::pop(stack).toBool();
+  attention.dropout = torch::jit::pop(stack).toDouble();
+  attention.mask = torch::jit::pop(stack).toOptional<at::Tensor>();
+  if (value != nullptr) *value = torch::jit::pop(stack).toTensor();
+  attention.key = torch::jit::pop(stack).toTensor();
+  attention.query = torch::jit::pop(stack).toTensor();
+  return attention;
+}
+
+void attentionWeightsOp(Stack& stack) {
+  stack.emplace_back(attentionWeights(popAttention(stack, nullptr)));
+}
+
+void attentionOp(Stack& stack) {
+  at::Tensor value;
+  const Attention attention = popAttention(stack, &value);
+  const at::Tensor weights = torch::jit::pop(stack).toTensor();
+  stack.emplace_back(applyAttention(weights, attention, value));
+}
+
 const torch::jit::RegisterOperators kOperators({
     Operator("remat::checkpoint(Any self, str region, Any args, int version) -> Any", checkpoint,
              c10::AliasAnalysisKind::CONSERVATIVE),
@@ -113,6 +140,12 @@ const torch::jit::RegisterOperators kOperators({
              c10::AliasAnalysisKind::CONSERVATIVE),
     Operator("remat::dropout(Tensor(a) x, Tensor mask, float p, bool train) -> Tensor(a)",
              dropoutOp, c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator("remat::attention_weights(Tensor query, Tensor key, Tensor? attn_mask, float "
+             "dropout_p, bool is_causal, float? scale, bool enable_gqa) -> Tensor",
+             attentionWeightsOp, c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator("remat::attention(Tensor weights, Tensor query, Tensor key, Tensor value, Tensor? "
+             "attn_mask, float dropout_p, bool is_causal, float? scale, bool enable_gqa) -> Tensor",
+             attentionOp, c10::AliasAnalysisKind::FROM_SCHEMA),
 });
 
 }  // namespace

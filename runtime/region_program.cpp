@@ -78,6 +78,7 @@ bool onlyRearranges(const Node& node) {
 /// kernel, which rounds differently: oneDNN's LSTM; attention, whose mask may require them; matmul,
 /// which folds a batch or does not.
 bool choosesKernelByGradients(const Node& node) {
+  if (isKind(node, ir::kAttentionWeights) || isKind(node, ir::kAttention)) return true;
   switch (node.kind()) {
     case c10::aten::lstm:
     case c10::aten::gru:

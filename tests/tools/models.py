@@ -136,6 +136,23 @@ class Attention(nn.Module):
         return self.head(x)
 
 
+class DroppingAttention(nn.Module):
+    """Attention whose probabilities hold most of the memory, with dropout on them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inputs = nn.Linear(128, 3 * 128)
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in (0, 1):
+            q, k, v = self.inputs(x).view(4, 256, 4, 96).transpose(1, 2).chunk(3, -1)
+            p = 0.1 if self.training else 0.0
+            y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=True)
+            x = x + y.transpose(1, 2).reshape(1024, 128)
+        return self.head(x)
+
+
 class Scalar(Trunk):
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.layers(x)).square().mean()
@@ -160,6 +177,7 @@ def build(name: str) -> nn.Module:
         "list_input": ListInput,
         "printing": Printing,
         "attention": Attention,
+        "dropping_attention": DroppingAttention,
         "scalar": Scalar,
         "looping": Looping,
         "linear": lambda: nn.Linear(128, 10),

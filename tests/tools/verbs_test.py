@@ -50,6 +50,16 @@ def test_optimize_then_verify(tmp_path, name, how):
     assert 0 < report["recompute_share_of_forward"] < 1
 
 
+@pytest.mark.parametrize("how", ["script", "trace"])
+def test_attention_that_drops_out_is_recomputed(tmp_path, how):
+    model, out, result = optimize(tmp_path, "dropping_attention", how, "60%")
+    assert result["peak_bytes"]["measured"] <= result["budget"]
+    assert not [remark for remark in result["remarks"] if remark["reason"] == "random"]
+    assert "remat::attention_weights" in remat_opt.succeed("dump", out)
+    report = remat_opt.succeed_json("verify", model, out, "--input", models.ROWS)
+    assert {key: report["parity"][key] for key in BITWISE} == BITWISE
+
+
 def test_verify_json_has_the_promised_keys(tmp_path):
     model, out, _ = optimize(tmp_path, "mlp")
     report = remat_opt.succeed_json("verify", model, out, "--input", models.ROWS)
