@@ -74,9 +74,8 @@ bool onlyRearranges(const Node& node) {
   return node.kind().is_prim() || node.kind() == c10::aten::__getitem__;
 }
 
-/// Ops that look at whether gradients are on, or required of an input, and then take another
-/// kernel, which rounds differently: oneDNN's LSTM; attention, whose mask may require them; matmul,
-/// which folds a batch or does not.
+/// Ops that look at whether gradients are on or required, and then take a kernel that rounds
+/// differently: oneDNN's LSTM; attention, for its mask; matmul, which folds a batch or does not.
 bool choosesKernelByGradients(const Node& node) {
   if (isKind(node, ir::kAttentionWeights) || isKind(node, ir::kAttention)) return true;
   switch (node.kind()) {
