@@ -3,6 +3,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include "ir/names.h"
+#include "ir/replay_safety.h"
 
 namespace remat {
 namespace {
@@ -18,20 +19,16 @@ Node* insertLike(Node& node, const char* kind, at::ArrayRef<Value*> inputs) {
   return made;
 }
 
-void makeExplicit(Node& dropout) {
-  Value* x = dropout.input(0);
-  Value* p = dropout.input(1);
-  Value* train = dropout.input(2);
-  Value* mask = insertLike(dropout, ir::kDropoutMask, {x, p, train})->output();
-  Value* y = insertLike(dropout, ir::kDropout, {x, mask, p, train})->output();
-  y->copyMetadata(dropout.output());
-  dropout.output()->replaceAllUsesWith(y);
+/// The dropout of `x`, in front of `node`.
+Value* insertDropout(Node& node, Value* x, Value* p, Value* train) {
+  Value* mask = insertLike(node, ir::kDropoutMask, {x, p, train})->output();
+  return insertLike(node, ir::kDropout, {x, mask, p, train})->output();
 }
 
-/// Whether it may drop out: its dropout is not the constant 0.
-bool mayDrop(const Node& attention) {
-  const auto p = torch::jit::toIValue(attention.namedInput("dropout_p"));
-  return !p || p->toDouble() != 0;
+void makeExplicit(Node& dropout) {
+  Value* y = insertDropout(dropout, dropout.input(0), dropout.input(1), dropout.input(2));
+  y->copyMetadata(dropout.output());
+  dropout.output()->replaceAllUsesWith(y);
 }
 
 void makeAttentionExplicit(Node& attention) {
@@ -43,8 +40,7 @@ void makeAttentionExplicit(Node& attention) {
                               {input("query"), input("key"), input("attn_mask"), p,
                                input("is_causal"), input("scale"), input("enable_gqa")})
                        ->output();
-  Value* mask = insertLike(attention, ir::kDropoutMask, {weights, p, train})->output();
-  Value* dropped = insertLike(attention, ir::kDropout, {weights, mask, p, train})->output();
+  Value* dropped = insertDropout(attention, weights, p, train);
   Value* y = insertLike(attention, ir::kAttention,
                         {dropped, input("query"), input("key"), input("value"), input("attn_mask"),
                          p, input("is_causal"), input("scale"), input("enable_gqa")})
@@ -60,7 +56,7 @@ bool visit(Block& block, bool attention) {
     if (it->kind() == c10::aten::dropout) {
       makeExplicit(**it);
     } else if (attention && it->kind() == c10::aten::scaled_dot_product_attention &&
-               mayDrop(**it)) {
+               ir::isRandom(**it)) {
       makeAttentionExplicit(**it);
     } else {
       continue;
