@@ -52,7 +52,9 @@ int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOp
   const int64_t plain = measure(/*optimized=*/false);
   try {
     return std::min(plain, measure(/*optimized=*/true));
-  } catch (const c10::Error&) {
+  } catch (const StepError&) {
+    throw;
+  } catch (const std::exception&) {
     // TorchScript's own derivatives save other tensors: a model that writes some of these trains
     // only without them.
     state.restore();
