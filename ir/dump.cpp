@@ -58,12 +58,13 @@ std::string withoutBareEquals(const std::string& line) {
 }
 
 /// `layer1_0_conv1` of `  %layer1_0_conv1.1 : Tensor = …` (loading numbers names); empty if the
-/// line makes no named value.
+/// line makes no named value, or gets an attribute: a module may have the name of what it makes.
 std::string madeName(const std::string& line) {
   const size_t percent = line.find_first_not_of(' ');
   if (percent == std::string::npos || line[percent] != '%') return {};
   const size_t end = line.find_first_of(" ,", percent);
   if (end == std::string::npos || line.find(" = ", end) == std::string::npos) return {};
+  if (line.find(" = prim::GetAttr[", end) != std::string::npos) return {};
   std::string name = line.substr(percent + 1, end - percent - 1);
   const size_t dot = name.rfind('.');
   if (dot != std::string::npos &&

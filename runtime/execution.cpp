@@ -25,7 +25,7 @@ std::vector<c10::IValue> Execution::run(std::vector<c10::IValue> arguments) {
   capture_ = c10::GradMode::is_enabled();
   if (capture_) {
     installCapture();
-    if (observer_ == nullptr) {
+    if (!recordsSlots()) {
       frame_ = std::make_shared<Frame>(program_);
     }
   }
@@ -264,7 +264,7 @@ bool Execution::isInternal(const ProgramNode& node, const at::Tensor& saved) con
 void Execution::decideSlot(int32_t index, SlotHooks& slot) {
   const ProgramNode& node = program_->nodes[index];
   const Match found = match(node, slot.noted());
-  if (observer_ != nullptr) {
+  if (recordsSlots()) {
     observer_->slotSaved(slot, index, found.cast ? -1 : found.value);
     return;
   }

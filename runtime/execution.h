@@ -13,11 +13,13 @@
 
 namespace remat::runtime {
 
-/// Told what one execution does, node by node. With an observer every slot keeps its tensor: the
-/// execution behaves as the program without Remat.
+/// Told what one execution does, node by node.
 class ExecutionObserver {
  public:
   virtual ~ExecutionObserver() = default;
+  /// Every slot keeps its tensor, observed, as in the program without Remat. False: regions work as
+  /// ever, and slotSaved is not called.
+  virtual bool recordsSlots() const { return true; }
   /// In the node's own order; ids are redirected through the branches taken.
   struct NodeValues {
     std::vector<int32_t> input_ids;
@@ -69,6 +71,7 @@ class Execution {
   void holdBoundaries(const ProgramNode& node);
   void keepGradientFlags(int32_t index, const std::vector<c10::IValue>& inputs);
   void drop(int32_t value);
+  bool recordsSlots() const { return observer_ != nullptr && observer_->recordsSlots(); }
   int32_t resolve(int32_t value) const { return redirect_[value] < 0 ? value : redirect_[value]; }
   const c10::IValue& content(int32_t value) const {
     return program_->is_constant[value] != 0 ? program_->constants[value] : env_[value];
@@ -81,7 +84,7 @@ class Execution {
 
   std::shared_ptr<const RegionProgram> program_;
   ExecutionObserver* observer_;
-  std::shared_ptr<Frame> frame_;  ///< null with gradients off and while observed
+  std::shared_ptr<Frame> frame_;  ///< null with gradients off and while slots are recorded
   bool capture_ = false;
   std::vector<c10::IValue> env_;  ///< by value id
   std::vector<int32_t> redirect_;

@@ -11,6 +11,7 @@
 #include "passes/remat.h"
 #include "tools/budget.h"
 #include "tools/common_options.h"
+#include "tools/comparing_options.h"
 #include "tools/device_budget.h"
 #include "tools/errors.h"
 #include "tools/output_files.h"
@@ -31,6 +32,8 @@ struct OptimizeArguments {
   std::string budget;
   std::string dump_folder;
   std::string report;
+  bool verify = false;
+  ComparingOptions comparing;
   bool json = false;
 };
 
@@ -89,6 +92,7 @@ int64_t checkArguments(const OptimizeArguments& arguments) {
   if (!planning.plan.empty() && !(planning.keep.empty() && planning.recompute.empty())) {
     throw usage("--keep and --recompute make a plan; leave them out beside --plan");
   }
+  comparingOptions(arguments.comparing);
   checkReportExtension(arguments.report);
   const int64_t device_memory = deviceMemoryOption(planning);
   checkWritable(arguments.output);
@@ -125,12 +129,12 @@ void addDumps(const OptimizeArguments& arguments, const OptimizeResult& result,
 }
 
 void writeFiles(const OptimizeArguments& arguments, const Session& session, bool bounded,
-                OptimizeResult& result) {
+                const std::string& parity, OptimizeResult& result) {
   OutputFiles files;
   addDumps(arguments, result, files);
   if (!arguments.report.empty()) {
-    files.add(arguments.report,
-              reportText({arguments.run.model, arguments.output, &result}, arguments.report));
+    files.add(arguments.report, reportText({arguments.run.model, arguments.output, &result, parity},
+                                           arguments.report));
   }
   if (!arguments.planning.save_profile.empty()) {
     files.add(arguments.planning.save_profile, ir::toJson(result.profile));
@@ -149,13 +153,38 @@ void writeFiles(const OptimizeArguments& arguments, const Session& session, bool
   files.commit();
 }
 
+/// Trains the original beside what is going to be written, as it will be loaded; `bitwise` or
+/// `close`. Throws ToolError where they differ: nothing is written then.
+std::string verifyResult(const OptimizeArguments& arguments, const Session& session,
+                         const OptimizeResult& result, const ShowProgress& progress) {
+  if (!arguments.verify || !result.changed) return "";
+  const Comparing comparing = comparingOptions(arguments.comparing);
+  std::stringstream archive;
+  result.module.save(archive);
+  const c10::Device device(session.step.device);
+  const torch::jit::Module original = loadModel(arguments.run.model, device).module;
+  const StdoutToStderr model_output;
+  const Verdict verdict = naming(session.file.path, [&] {
+    return compareModules(original, torch::jit::load(archive, device), arguments.run.method,
+                          session.inputs, session.step, comparing, progress);
+  });
+  noteDeterminism(verdict);
+  if (!verdict.same) {
+    throw ToolError(kDifference, session.file.path + ": trains otherwise once it is optimised" +
+                                     differenceText(verdict) +
+                                     "; nothing was written. Please report this");
+  }
+  return matchName(verdict.parity.worst());
+}
+
 void printPeak(const char* name, int64_t bytes, int64_t original) {
   std::printf("  %-16s%12s  %8s\n", name, ir::formatBytes(bytes).c_str(),
               percent(original > 0 ? static_cast<double>(bytes) / static_cast<double>(original) : 0)
                   .c_str());
 }
 
-void printSummary(const OptimizeArguments& arguments, const OptimizeResult& result) {
+void printSummary(const OptimizeArguments& arguments, const OptimizeResult& result,
+                  const std::string& parity) {
   std::printf("%s: %s\n", arguments.run.model.c_str(), arguments.run.method.c_str());
   printPeak("original peak", result.original_peak, result.original_peak);
   const std::string extrapolated = extrapolationText(result.profile);
@@ -181,6 +210,10 @@ void printSummary(const OptimizeArguments& arguments, const OptimizeResult& resu
   std::printf("  %-16s%12s  predicted, of the step%s\n", "extra time",
               percent(result.extra_time_share).c_str(),
               limit.empty() ? "" : (" (limit " + percent(parsePercentage(limit)) + ")").c_str());
+  if (!parity.empty()) {
+    std::printf("  %-16s%12s  with the original, %d steps\n", "trains", parity.c_str(),
+                arguments.comparing.steps);
+  }
   std::printf("%s: written; load libremat_runtime.so before it\n", arguments.output.c_str());
 }
 
@@ -209,14 +242,16 @@ int optimizeModel(const OptimizeArguments& arguments) {
   }
   options.progress = [&](const std::string& text) { progress.show(text); };
   OptimizeResult result = optimizeSession(session, device_memory, options);
+  const std::string parity = verifyResult(arguments, session, result, options.progress);
   progress.show("writing " + arguments.output);
-  writeFiles(arguments, session, options.budget.kind != Budget::Kind::kMinimum, result);
+  writeFiles(arguments, session, options.budget.kind != Budget::Kind::kMinimum, parity, result);
   progress.clear();
   printRemarks(result.remarks);
   if (arguments.json) {
-    std::printf("%s", jsonText(toJson({arguments.run.model, arguments.output, &result})).c_str());
+    std::printf("%s",
+                jsonText(toJson({arguments.run.model, arguments.output, &result, parity})).c_str());
   } else {
-    printSummary(arguments, result);
+    printSummary(arguments, result, parity);
   }
   return kDone;
 }
@@ -261,6 +296,10 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
       ->type_name("FILE");
   addRunOptions(*verb, arguments->run);
   addPlanningOptions(*verb, arguments->planning);
+  verb->add_flag("--verify", arguments->verify,
+                 "Train the result beside the original before it is written; write nothing where "
+                 "they differ");
+  addComparingOptions(*verb, arguments->comparing, "--verify");
   verb->add_option("--dump-ir", arguments->dump_folder, "Write before.ir and after.ir there")
       ->type_name("FOLDER");
   verb->add_option("--report", arguments->report, "Write a report, .json or .html")

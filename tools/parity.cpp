@@ -10,7 +10,6 @@
 namespace remat::tools {
 namespace {
 
-constexpr double kTolerance = 1e-5;      ///< relative to the larger scale below
 constexpr double kGradientShare = 0.01;  ///< of the largest gradient of all
 
 bool sameBits(const at::Tensor& a, const at::Tensor& b) {
@@ -44,8 +43,8 @@ double largestDifference(const at::Tensor& a, const at::Tensor& b) {
 
 class Comparison {
  public:
-  Comparison(double smallest_scale, Parity& parity)
-      : smallest_scale_(smallest_scale), parity_(parity) {}
+  Comparison(double tolerance, double smallest_scale, Parity& parity)
+      : tolerance_(tolerance), smallest_scale_(smallest_scale), parity_(parity) {}
 
   Match compare(const std::vector<at::Tensor>& original, const std::vector<at::Tensor>& optimized) {
     if (original.size() != optimized.size()) return Match::kDifferent;
@@ -67,11 +66,12 @@ class Comparison {
     const double scale = largest(a);
     parity_.max_difference =
         std::max(parity_.max_difference, scale > 0 ? difference / scale : difference);
-    const double tolerance = kTolerance * std::max(scale, smallest_scale_);
+    const double tolerance = tolerance_ * std::max(scale, smallest_scale_);
     return difference <= tolerance ? Match::kClose : Match::kDifferent;
   }
 
  private:
+  double tolerance_;
   double smallest_scale_;
   Parity& parity_;
 };
@@ -92,14 +92,15 @@ const char* matchName(Match match) {
 
 Match Parity::worst() const { return std::max({outputs, gradients, buffers, random_state}); }
 
-void compareSteps(const StepOutcome& original, const StepOutcome& optimized, Parity& parity) {
+void compareSteps(const StepOutcome& original, const StepOutcome& optimized, double tolerance,
+                  Parity& parity) {
   const at::NoGradGuard no_grad;
   double largest_gradient = 0;
   for (const at::Tensor& gradient : original.gradients) {
     largest_gradient = std::max(largest_gradient, largest(gradient));
   }
-  Comparison values(/*smallest_scale=*/0, parity);
-  Comparison gradients(kGradientShare * largest_gradient, parity);
+  Comparison values(tolerance, /*smallest_scale=*/0, parity);
+  Comparison gradients(tolerance, kGradientShare * largest_gradient, parity);
   parity.outputs = std::max(parity.outputs, values.compare(original.outputs, optimized.outputs));
   parity.gradients =
       std::max(parity.gradients, gradients.compare(original.gradients, optimized.gradients));

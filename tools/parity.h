@@ -31,9 +31,12 @@ struct Parity {
   Match worst() const;
 };
 
+constexpr double kDefaultTolerance = 1e-5;
+
 /// Compares one step of the original with one of the optimised model and adds to `parity`.
-/// Tolerance: 1e-5 of the tensor's largest value; of gradients, of the larger of that and a
+/// `tolerance` is relative to the tensor's largest value; of gradients, to the larger of that and a
 /// hundredth of the largest gradient of all, since some gradients are rounding noise.
-void compareSteps(const StepOutcome& original, const StepOutcome& optimized, Parity& parity);
+void compareSteps(const StepOutcome& original, const StepOutcome& optimized, double tolerance,
+                  Parity& parity);
 
 }  // namespace remat::tools

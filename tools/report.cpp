@@ -79,6 +79,7 @@ std::string summaryRows(const Report& report) {
                                   : "not measured: " + extrapolationText(result.profile)) +
          row("recomputed share of one forward", share) + row("more than the least possible", gap) +
          row("predicted extra time of a step", extra) +
+         (report.parity.empty() ? "" : row("trained beside the original", report.parity)) +
          row("storages kept", std::to_string(result.plan.kept)) +
          row("storages recomputed", std::to_string(result.plan.recomputed));
 }
@@ -114,6 +115,7 @@ llvm::json::Value toJson(const Report& report) {
   if (!result.profile.extrapolated_from.empty()) {
     object["extrapolated_from"] = json::Array(result.profile.extrapolated_from);
   }
+  if (!report.parity.empty()) object["parity"] = report.parity;
   if (!result.changed) object["reason_unchanged"] = result.reason_unchanged;
   return object;
 }

@@ -12,6 +12,7 @@ struct Report {
   std::string model;
   std::string output;
   const OptimizeResult* result = nullptr;
+  std::string parity;  ///< with the original, of optimize --verify; empty: not compared
 };
 
 llvm::json::Value toJson(const Report& report);

@@ -9,11 +9,10 @@
 #include "passes/module_state.h"
 #include "passes/training_step.h"
 #include "runtime/statistics.h"
+#include "tools/first_difference.h"
 
 namespace remat::tools {
 namespace {
-
-using Progress = std::function<void(const std::string&)>;
 
 /// A model that is always stepped with TorchScript's optimisation on, or always off.
 class Runner {
@@ -40,27 +39,66 @@ class Runner {
   TrainingStep step_;
 };
 
+void showStep(const ShowProgress& progress, const Runner& runner, int step, int steps) {
+  progress(std::string("comparing, TorchScript's optimisation ") +
+           (runner.optimizedExecution() ? "on" : "off") + ", step " + std::to_string(step) +
+           " of " + std::to_string(steps));
+}
+
 /// TorchScript's optimisation changes what the original draws (its derivative of dropout takes
 /// numbers for a probability of 0 too), so the draws to come are always compared with what they are
 /// without it: `draws`, by step, filled by the first comparison.
-Parity compareSides(Runner& original, Runner& optimized, const Progress& progress,
-                    std::vector<at::Tensor>& draws) {
-  constexpr int kSteps = 4;
+Parity compareSides(Runner& original, Runner& optimized, const Comparing& comparing,
+                    const ShowProgress& progress, std::vector<at::Tensor>& draws) {
   original.restore();
   optimized.restore();
   Parity parity;
-  for (int i = 1; i <= kSteps; ++i) {
-    progress(std::string("comparing, TorchScript's optimisation ") +
-             (original.optimizedExecution() ? "on" : "off") + ", step " + std::to_string(i) +
-             " of " + std::to_string(kSteps));
+  for (int i = 1; i <= comparing.steps; ++i) {
+    showStep(progress, original, i, comparing.steps);
     StepOutcome expected = original.run(/*keep_results=*/true);
     if (!original.optimizedExecution()) draws.push_back(expected.next_draw);
     expected.next_draw = draws.at(i - 1);
-    compareSteps(expected, optimized.run(/*keep_results=*/true), parity);
+    compareSteps(expected, optimized.run(/*keep_results=*/true),
+                 comparing.tolerance.value_or(kDefaultTolerance), parity);
   }
   original.restore();
   optimized.restore();
   return parity;
+}
+
+/// Whether a model gives the same bits when its steps are run a second time.
+bool isDeterministic(Runner& runner, int steps, const ShowProgress& progress) {
+  progress("running the original's steps again: are its kernels deterministic?");
+  std::vector<StepOutcome> outcomes;
+  Parity parity;
+  for (int run = 0; run < 2; ++run) {
+    runner.restore();
+    for (int i = 0; i < steps; ++i) {
+      StepOutcome outcome = runner.run(/*keep_results=*/true);
+      if (run == 0) {
+        outcomes.push_back(std::move(outcome));
+      } else {
+        compareSteps(outcomes.at(i), outcome, kDefaultTolerance, parity);
+      }
+    }
+  }
+  runner.restore();
+  return parity.worst() == Match::kBitwise;
+}
+
+Verdict judge(Runner& original, Runner& optimized, const std::function<std::string()>& locate,
+              const Comparing& comparing, const ShowProgress& progress,
+              std::vector<at::Tensor>& draws) {
+  Verdict verdict;
+  verdict.parity = compareSides(original, optimized, comparing, progress, draws);
+  const Match worst = verdict.parity.worst();
+  if (worst == Match::kBitwise) return verdict;
+  verdict.deterministic = isDeterministic(original, comparing.steps, progress);
+  const bool tolerant = comparing.tolerance.has_value() || !verdict.deterministic;
+  verdict.same = worst == Match::kClose && tolerant;
+  progress("looking for the first difference");
+  verdict.first_difference = locate();
+  return verdict;
 }
 
 /// Every node is timed here, so these steps are not the ones whose time is reported. The fastest
@@ -95,9 +133,22 @@ void measureOptimized(Runner& optimized, Verification& result) {
 
 }  // namespace
 
+Verdict compareModules(const torch::jit::Module& original, const torch::jit::Module& optimized,
+                       const std::string& method, const std::vector<c10::IValue>& inputs,
+                       const StepOptions& step, const Comparing& comparing,
+                       const ShowProgress& progress) {
+  Runner left(original, method, /*optimized_execution=*/false, inputs, step);
+  Runner right(optimized, method, /*optimized_execution=*/false, inputs, step);
+  std::vector<at::Tensor> draws;
+  const auto locate = [&] {
+    return firstDifference(original, optimized, method, inputs, step, comparing.steps);
+  };
+  return judge(left, right, locate, comparing, progress, draws);
+}
+
 Verification verifySides(const Side& original, const Side& optimized,
                          const std::vector<c10::IValue>& inputs, const StepOptions& step,
-                         int rounds, const Progress& progress) {
+                         const Comparing& comparing, int rounds, const ShowProgress& progress) {
   const auto runner = [&](const Side& side, bool optimized_execution) {
     return Runner(optimized_execution ? side.optimized_execution : side.eager_execution,
                   side.method, optimized_execution, inputs, step);
@@ -108,8 +159,13 @@ Verification verifySides(const Side& original, const Side& optimized,
   Runner optimized_runner = runner(optimized, /*optimized_execution=*/true);
   Verification result;
   std::vector<at::Tensor> draws;
-  result.parity = compareSides(eager_original, eager_optimized, progress, draws);
-  result.optimized_parity = compareSides(original_runner, optimized_runner, progress, draws);
+  const auto locate = [&] {
+    return firstDifference(original.eager_execution, optimized.eager_execution, original.method,
+                           inputs, step, comparing.steps);
+  };
+  result.verdict = judge(eager_original, eager_optimized, locate, comparing, progress, draws);
+  result.optimized_parity =
+      compareSides(original_runner, optimized_runner, comparing, progress, draws);
   for (int i = 1; i <= rounds; ++i) {
     progress("measuring, round " + std::to_string(i) + " of " + std::to_string(rounds));
     measureOriginal(eager_original, result);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,26 @@ struct Side {
   std::string method;
 };
 
+/// How results are compared.
+struct Comparing {
+  int steps = 4;
+  /// See compareSteps. Not given: results have to have the same bits, but for an original that has
+  /// other bits itself when it is run again: there kDefaultTolerance is granted.
+  std::optional<double> tolerance;
+};
+
+/// Whether two models train alike.
+struct Verdict {
+  Parity parity;     ///< TorchScript's optimisation off on both sides: the original is eager then
+  bool same = true;  ///< parity is as good as it has to be
+  bool deterministic = true;  ///< false: the original's own kernels gave other bits in a second run
+  std::string first_difference;  ///< see firstDifference; empty where all is bitwise equal
+};
+
 /// What was measured of the original and of the optimised model.
 struct Verification {
-  Parity parity;  ///< TorchScript's optimisation off on both sides: the original is eager then
-  Parity optimized_parity;  ///< with it on, for information
+  Verdict verdict;
+  Parity optimized_parity;  ///< with TorchScript's optimisation on, for information
   /// Bytes: the original's smallest peak, with optimisation on or off, and the other's largest.
   int64_t original_peak = std::numeric_limits<int64_t>::max();
   int64_t optimized_peak = 0;
@@ -36,10 +53,18 @@ struct Verification {
   double recompute_share = 0;  ///< time of the fastest step's replays over that of the forward
 };
 
-/// Runs four training steps of both for parity, then `rounds` interleaved ones for peak and time.
-/// Each comparison starts from the state that was loaded; the modules' buffers move on.
+using ShowProgress = std::function<void(const std::string&)>;
+
+/// Trains both for some steps with TorchScript's optimisation off. The modules' state is set back.
+Verdict compareModules(const torch::jit::Module& original, const torch::jit::Module& optimized,
+                       const std::string& method, const std::vector<c10::IValue>& inputs,
+                       const StepOptions& step, const Comparing& comparing,
+                       const ShowProgress& progress);
+
+/// Compares the two, then runs `rounds` interleaved steps of both for peak and time. Each
+/// comparison starts from the state that was loaded; the modules' buffers move on.
 Verification verifySides(const Side& original, const Side& optimized,
                          const std::vector<c10::IValue>& inputs, const StepOptions& step,
-                         int rounds, const std::function<void(const std::string&)>& progress);
+                         const Comparing& comparing, int rounds, const ShowProgress& progress);
 
 }  // namespace remat::tools

@@ -6,6 +6,7 @@
 #include "ir/remark.h"
 #include "passes/value_tensors.h"
 #include "tools/common_options.h"
+#include "tools/comparing_options.h"
 #include "tools/errors.h"
 #include "tools/planning_session.h"
 #include "tools/progress.h"
@@ -22,6 +23,7 @@ namespace json = llvm::json;
 struct VerifyArguments {
   RunOptions run;
   std::string optimized;
+  ComparingOptions comparing;
   int rounds = 5;
   bool json = false;
 };
@@ -68,15 +70,21 @@ bool sameParameterValues(const ModelFile& original, const ModelFile& optimized) 
   return true;
 }
 
-json::Value toJson(const Verification& result, const ModelFile& optimized) {
+json::Value toJson(const Verification& result, const ModelFile& optimized, int steps) {
   json::Value predicted = nullptr;
   if (optimized.annotations) predicted = optimized.annotations->predicted_peak;
-  const Parity& parity = result.parity;
+  const Verdict& verdict = result.verdict;
+  const Parity& parity = verdict.parity;
+  json::Value first = nullptr;
+  if (!verdict.first_difference.empty()) first = verdict.first_difference;
   return json::Object{{"parity", json::Object{{"outputs", matchName(parity.outputs)},
                                               {"gradients", matchName(parity.gradients)},
                                               {"buffers", matchName(parity.buffers)},
                                               {"random_state", matchName(parity.random_state)},
-                                              {"max_difference", parity.max_difference}}},
+                                              {"max_difference", parity.max_difference},
+                                              {"steps", steps},
+                                              {"deterministic", verdict.deterministic},
+                                              {"first_difference", std::move(first)}}},
                       {"peak_bytes", json::Object{{"original", result.original_peak},
                                                   {"optimized", result.optimized_peak},
                                                   {"predicted", std::move(predicted)}}},
@@ -94,9 +102,11 @@ void printParity(const char* name, const Parity& parity) {
   std::printf("\n");
 }
 
-void printResult(const Verification& result, const ModelFile& optimized) {
+void printResult(const Verification& result, const ModelFile& optimized, int steps) {
   const auto original = static_cast<double>(result.original_peak);
-  printParity("parity, 4 steps", result.parity);
+  const std::string compared =
+      "parity, " + std::to_string(steps) + (steps == 1 ? " step" : " steps");
+  printParity(compared.c_str(), result.verdict.parity);
   if (result.optimized_parity.worst() != Match::kBitwise) {
     printParity("with TorchScript's own optimisation on, which rounds differently",
                 result.optimized_parity);
@@ -151,6 +161,7 @@ Side sideOf(const ModelFile& file, const Session& session, const std::string& me
 }
 
 int verifyModels(const VerifyArguments& arguments) {
+  const Comparing comparing = comparingOptions(arguments.comparing);
   StdoutToStderr model_output;
   Progress progress;
   progress.show("loading " + arguments.run.model);
@@ -172,19 +183,21 @@ int verifyModels(const VerifyArguments& arguments) {
   }
   const Verification result = naming(arguments.optimized, [&] {
     return verifySides(sideOf(session.file, session, method), sideOf(optimized, session, method),
-                       session.inputs, session.step, arguments.rounds,
+                       session.inputs, session.step, comparing, arguments.rounds,
                        [&](const std::string& text) { progress.show(text); });
   });
   progress.clear();
   model_output.restore();
   if (arguments.json) {
-    std::printf("%s", jsonText(toJson(result, optimized)).c_str());
+    std::printf("%s", jsonText(toJson(result, optimized, comparing.steps)).c_str());
   } else {
-    printResult(result, optimized);
+    printResult(result, optimized, comparing.steps);
   }
   std::fflush(stdout);
-  if (result.parity.worst() == Match::kDifferent) {
+  noteDeterminism(result.verdict);
+  if (!result.verdict.same) {
     throw ToolError(kDifference, optimized.path + ": differs from " + session.file.path +
+                                     differenceText(result.verdict) +
                                      (same_values ? "; don't train with it, and report this"
                                                   : ": the files hold different parameter values"));
   }
@@ -202,6 +215,7 @@ void addVerifyVerb(CLI::App& app, Action& action) {
   verb->add_option("MODEL", arguments->run.model, "The original model")->required();
   verb->add_option("OUT", arguments->optimized, "The optimised model")->required();
   addRunOptions(*verb, arguments->run);
+  addComparingOptions(*verb, arguments->comparing);
   verb->add_option("--rounds", arguments->rounds,
                    "Interleaved steps of both that are timed; the best counts")
       ->check(CLI::Range(1, 1000))

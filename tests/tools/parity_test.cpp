@@ -19,7 +19,7 @@ StepOutcome outcome() {
 
 Parity compare(const StepOutcome& a, const StepOutcome& b) {
   Parity parity;
-  compareSteps(a, b, parity);
+  compareSteps(a, b, kDefaultTolerance, parity);
   return parity;
 }
 
