@@ -64,6 +64,12 @@ class FromNamedTuple(Trunk):
         return self.b(torch.tanh(self.a(pair.first)) * pair.second)
 
 
+class FromNamedTuples(Trunk):
+    def forward(self, pairs: List[Pair], named: Dict[str, Pair]):
+        h = torch.tanh(self.a(pairs[0].first)) * pairs[1].second
+        return self.b(h * named["a"].first)
+
+
 class ToNested(Trunk):
     def forward(self, x):
         h = self.a(x)
@@ -171,6 +177,8 @@ MODELS = {
     FromList: lambda: ([x(), x().requires_grad_()],),
     FromDict: lambda: ({"x": x().requires_grad_(), "scale": x()},),
     FromTuple: lambda: ((x(), x()),),
+    FromNamedTuple: lambda: (Pair(x(), x().requires_grad_()),),
+    FromNamedTuples: lambda: ([Pair(x(), x()), Pair(x(), x())], {"a": Pair(x(), x())}),
     ToNested: lambda: (x(),),
     ToNamedTuple: lambda: (x(),),
     WithNumbers: lambda: (x(), 0.5, 3, True, "b", [ROWS * 4, 4]),
