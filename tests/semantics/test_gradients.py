@@ -32,7 +32,7 @@ def test_d1_frozen_layers_get_no_gradients(budget):
 @pytest.mark.parametrize(
     "budget",
     [
-        pytest.param("min", marks=pytest.mark.xfail(strict=True, reason="what a layer that learns reads is made again")),
+        pytest.param("min", marks=pytest.mark.xfail(strict=True, reason="frozen layers remake what others read")),
         "midway",
     ],
 )
