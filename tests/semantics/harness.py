@@ -6,6 +6,7 @@ An eager module is the oracle, never a scripted one: plain TorchScript rounds di
 import contextlib
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +76,7 @@ class Optimized:
 
     def recomputed_ops(self):
         """The kinds of the nodes whose values a backward makes again, once for each value."""
-        lines = [line for line in self.graph.splitlines() if "# recomputed" in line]
-        return [line.split(" = ")[1].split("(")[0].split("[")[0] for line in lines]
+        return re.findall(r"# recomputed, [^:]+: (\S+) takes", self.graph)
 
 
 def optimize(script, inputs, budget="min", allow_ops=(), method="forward"):

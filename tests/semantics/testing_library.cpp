@@ -52,7 +52,8 @@ std::string optimizeFile(const std::string& source, const std::string& target,
 void optimizeOp(Stack& stack) {
   OptimizeOptions options;
   options.method = torch::jit::pop(stack).toStringRef();
-  for (const c10::IValue& op : torch::jit::pop(stack).toListRef()) {
+  const c10::IValue allow_ops = torch::jit::pop(stack);
+  for (const c10::IValue& op : allow_ops.toListRef()) {
     options.allow_ops.push_back(op.toStringRef());
   }
   options.budget = tools::parseBudget(torch::jit::pop(stack).toStringRef());
