@@ -4,6 +4,7 @@ An eager module is the oracle, never a scripted one: plain TorchScript rounds di
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -91,6 +92,13 @@ def optimize(script, inputs, budget="min", allow_ops=(), method="forward"):
     with executor("optimising"):  # as the tool has it
         report = testing.optimize(source, target, tuple(inputs), budget, list(allow_ops), method)
     return Optimized(target, source, json.loads(report))
+
+
+@functools.lru_cache(maxsize=None)
+def optimize_once(build, budget="min"):
+    """Of a scenario, which has the same weights and inputs whenever it is built."""
+    given = build()
+    return optimize(given.script, given.inputs, budget)
 
 
 def tensors_in(value):
@@ -211,12 +219,15 @@ def train_alike(eager, remat, inputs, tolerance=0.0, calls=4, replays=True, step
 
 
 def check(given, budget="min", mode="plain", own_formulas=False, rewritten=True, allow_ops=(), **options):
-    """Optimises a case and trains it beside its eager module; returns the Optimized.
+    """Optimises a case, or what a scenario builds, and trains it beside its eager module; returns the Optimized.
 
     Bit for bit, but for models of `own_formulas` while TorchScript optimises. `rewritten`: True: something is
     recomputed; False: nothing may be; None: either.
     """
-    optimized = optimize(given.script, given.inputs, budget, allow_ops)
+    if callable(given):
+        optimized, given = optimize_once(given, budget), given()
+    else:
+        optimized = optimize(given.script, given.inputs, budget, allow_ops)
     if rewritten is not None:
         assert optimized.changed == rewritten, optimized.report.get("reason_unchanged", "was rewritten")
         assert optimized.report["recomputed"] > 0 or not rewritten

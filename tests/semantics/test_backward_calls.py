@@ -15,6 +15,7 @@ from harness import (
     backward,
     executor,
     optimize,
+    optimize_once,
     same_bits,
     testing,
     train_alike,
@@ -31,7 +32,7 @@ def tolerance_of(mode):
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_h1_column_by_column_with_retain_graph(budget, mode):
     given = more.h1()
-    remat = optimize(given.script, given.inputs, budget).load()
+    remat = optimize_once(more.h1, budget).load()
 
     def columns(y):
         y[:, 0].sum().backward(retain_graph=True)
@@ -51,7 +52,7 @@ def test_h1_column_by_column_with_retain_graph(budget, mode):
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_h2_forces_touch_no_parameter(budget, mode):
     given = more.h2()
-    remat = optimize(given.script, given.inputs, budget).load()
+    remat = optimize_once(more.h2, budget).load()
     with executor(mode):
         for _ in range(4):
             forces, inputs_only = [], []
@@ -69,7 +70,7 @@ def test_h2_forces_touch_no_parameter(budget, mode):
 def test_forces_trained_on():
     """Energies and forces in one loss: second derivatives of the parameters."""
     given = more.h2()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(more.h2).load()
 
     def energy_and_forces(module, x):
         energy = module(x).sum()
@@ -112,7 +113,7 @@ def test_third_derivatives():
 @pytest.mark.parametrize("times", [2, 5])
 def test_gradients_accumulate_over_several_forwards(times):
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
 
     def several(module, x):
         outputs = []
@@ -127,7 +128,7 @@ def test_gradients_accumulate_over_several_forwards(times):
 
 def test_several_forwards_before_one_backward():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
     train_alike(given.eager, remat, given.inputs, forward=lambda module, x: module(module(x) + module(x * 2)))
 
 
@@ -240,13 +241,13 @@ def in_thread(function):
 
 def test_backward_in_another_thread():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
     train_alike(given.eager, remat, given.inputs, run_backward=lambda y: in_thread(lambda: backward(y)))
 
 
 def test_forward_in_another_thread():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
 
     def elsewhere(module, x):
         found = []
@@ -348,7 +349,7 @@ def test_saved_tensors_hooks_of_the_caller(build, kind):
 
 def test_saved_tensors_hooks_see_less_than_of_the_original():
     given = scenarios.d1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d1).load()
     seen = {}
     for name, module in (("eager", given.eager), ("remat", remat)):
         sizes = {}
@@ -368,7 +369,7 @@ def test_saved_tensors_hooks_see_less_than_of_the_original():
 @pytest.mark.parametrize("check_nan", [True, False])
 def test_anomaly_mode(check_nan):
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
     with torch.autograd.set_detect_anomaly(True, check_nan):
         train_alike(given.eager, remat, given.inputs)
 

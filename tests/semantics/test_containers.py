@@ -14,7 +14,7 @@ from torch import Tensor, nn
 @pytest.mark.parametrize("mode", EXECUTORS)
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_e2_a_dict_entry_is_overwritten(budget, mode):
-    optimized = check(scenarios.e2(), budget, mode, rewritten=None)
+    optimized = check(scenarios.e2, budget, mode, rewritten=None)
     assert optimized.reasons("aten::_set_item") == {"hidden-write"}
 
 

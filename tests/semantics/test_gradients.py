@@ -9,7 +9,7 @@ import scenarios_f_to_j as more
 import torch
 import torch.nn.functional as F
 from cases import ROWS, case, mlp
-from harness import BUDGETS, EXECUTORS, backward, check, executor, optimize, testing, train_alike, train_step
+from harness import BUDGETS, EXECUTORS, backward, check, executor, optimize, optimize_once, testing, train_alike
 from torch import Tensor, nn
 
 
@@ -95,7 +95,7 @@ def test_frozen_parameters(which, mode):
 
 def test_frozen_and_thawed_after_loading():
     given = scenarios.d1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d1).load()
     for frozen in ([0, 1, 2, 3], [], [6, 7], range(8), [2]):
         for module in (given.eager, remat):
             for i, p in enumerate(module.parameters()):
@@ -211,7 +211,7 @@ def test_gradients_stopped_in_the_middle(kind, mode):
 
 def test_called_with_gradients_off():
     given = scenarios.d2()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d2).load()
     for context in (torch.no_grad, torch.inference_mode):
         with context():
             remat(*given.inputs)
@@ -226,7 +226,7 @@ def test_called_with_gradients_off():
 
 def test_a_leaf_inside_of_no_grad_trains_afterwards():
     given = scenarios.d2()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d2).load()
     with torch.no_grad():
         for _ in range(3):
             remat(*given.inputs)
@@ -236,7 +236,7 @@ def test_a_leaf_inside_of_no_grad_trains_afterwards():
 @pytest.mark.parametrize("mode", EXECUTORS)
 def test_j1_a_shared_weight_is_ready_once(mode):
     given = more.j1()
-    optimized = optimize(given.script, given.inputs)
+    optimized = optimize_once(more.j1)
     remat = optimized.load()
     fired = {id(given.eager): 0, id(remat): 0}
     for module in (given.eager, remat):
@@ -287,7 +287,7 @@ def test_sparse_embedding_gradients():
 
 def test_hooks_on_parameters_inputs_and_results():
     given = scenarios.d1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d1).load()
     for module in (given.eager, remat):
         for p in module.parameters():
             p.register_hook(lambda g: g * 2)

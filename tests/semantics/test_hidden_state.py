@@ -5,7 +5,18 @@ import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
 from cases import ROWS, case, mlp
-from harness import BUDGETS, EXECUTORS, check, executor, optimize, testing, train_alike, train_step
+from harness import (
+    BUDGETS,
+    EXECUTORS,
+    backward,
+    check,
+    executor,
+    optimize,
+    optimize_once,
+    testing,
+    train_alike,
+    train_step,
+)
 from torch import nn
 
 
@@ -13,7 +24,7 @@ from torch import nn
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_b1_batch_norms_statistics_move_once(budget, mode):
     given = scenarios.b1()
-    remat = optimize(given.script, given.inputs, budget).load()
+    remat = optimize_once(scenarios.b1, budget).load()
     with executor(mode):
         train_alike(given.eager, remat, given.inputs, calls=3)
         norms = [name for name, _ in given.eager.named_buffers() if name.endswith("num_batches_tracked")]
@@ -33,7 +44,7 @@ def test_b1_batch_norms_statistics_move_once(budget, mode):
 @pytest.mark.parametrize("mode", EXECUTORS)
 def test_b3_the_cache_grows_once(mode):
     given = scenarios.b3()
-    optimized = optimize(given.script, given.inputs)
+    optimized = optimize_once(scenarios.b3)
     assert optimized.reasons("prim::SetAttr") == {"side-effect"}
     remat = optimized.load()
     with executor(mode):
@@ -100,7 +111,7 @@ def test_norms(kind, mode):
 
 def test_statistics_between_training_and_evaluation():
     given = scenarios.b1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.b1).load()
     for call in range(1, 6):
         for module in (given.eager, remat):
             module.train(call % 2 == 1)
@@ -110,7 +121,7 @@ def test_statistics_between_training_and_evaluation():
 
 def test_evaluation_between_forward_and_backward():
     given = scenarios.b1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.b1).load()
 
     def evaluating(module, x):
         y = module(x)
@@ -125,7 +136,7 @@ def test_evaluation_between_forward_and_backward():
 
 def test_a_training_forward_between_forward_and_backward():
     given = scenarios.b1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.b1).load()
 
     def training(module, x):
         y = module(x)
@@ -190,7 +201,7 @@ def test_spectral_norm_iterates_once():
 
 def test_evaluation_mode_moves_nothing():
     given = scenarios.b1()
-    remat = optimize(given.script, given.inputs).load().eval()
+    remat = optimize_once(scenarios.b1).load().eval()
     before = [b.clone() for b in remat.buffers()]
     testing.replayed_nodes()
     train_step(remat, given.inputs)

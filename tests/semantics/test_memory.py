@@ -7,7 +7,7 @@ import scenarios_a_to_e as scenarios
 import scenarios_f_to_j as more
 import torch
 from cases import ROWS, case, mlp
-from harness import OWN_FORMULAS, backward, check, executor, optimize, testing, train_alike, train_step
+from harness import OWN_FORMULAS, backward, check, executor, optimize, optimize_once, testing, train_alike, train_step
 from torch import nn
 
 
@@ -185,7 +185,7 @@ def test_everything_is_freed(how):
 
 def test_the_module_may_go_before_the_backward():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
     expected = train_step(given.eager, given.inputs)
     torch.manual_seed(1)
     y = remat(*given.inputs)
@@ -199,7 +199,7 @@ def test_the_module_may_go_before_the_backward():
 
 def test_many_modules_come_and_go():
     given = scenarios.a1()
-    optimized = optimize(given.script, given.inputs)
+    optimized = optimize_once(scenarios.a1)
     train_step(optimized.load(), given.inputs)
     gc.collect()
     before = testing.live_bytes()
@@ -221,7 +221,7 @@ def test_the_peak_is_that_of_the_report():
 
 def test_a_kept_graph_gives_its_memory_back_at_the_end():
     given = more.h1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(more.h1).load()
     remat(*given.inputs).sum().backward()
     gc.collect()
     before = testing.live_bytes()

@@ -17,6 +17,7 @@ from harness import (
     check,
     executor,
     optimize,
+    optimize_once,
     testing,
     train_alike,
     train_step,
@@ -37,7 +38,7 @@ def under(dtype, enabled=True, cache=True):
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_f1_forward_under_autocast_backward_outside(budget, dtype, cache):
     given = more.f1()
-    remat = optimize(given.script, given.inputs, budget).load()
+    remat = optimize_once(more.f1, budget).load()
     # Four gradients of one weight are summed in another order than in eager.
     train_alike(given.eager, remat, given.inputs, 1e-2, forward=under(dtype, cache=cache))
 
@@ -45,7 +46,7 @@ def test_f1_forward_under_autocast_backward_outside(budget, dtype, cache):
 @pytest.mark.parametrize("mode", EXECUTORS)
 def test_f1_without_autocast(mode):
     given = more.f1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(more.f1).load()
     with executor(mode):
         train_alike(given.eager, remat, given.inputs, OWN_FORMULAS)
 
@@ -53,7 +54,7 @@ def test_f1_without_autocast(mode):
 @pytest.mark.parametrize("mode", EXECUTORS)
 def test_f1_error_against_float32_is_no_larger_than_eagers(mode):
     given = more.f1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(more.f1).load()
     exact = train_step(given.eager.double(), [x.double() for x in given.inputs])
     given.eager.float()
     with executor(mode):
@@ -105,7 +106,7 @@ def test_autocast_inside_of_the_model():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_converted_after_loading(dtype):
     given = scenarios.d1()
-    remat = optimize(given.script, given.inputs).load().to(dtype)
+    remat = optimize_once(scenarios.d1).load().to(dtype)
     train_alike(given.eager.to(dtype), remat, (given.inputs[0].to(dtype),))
 
 
@@ -121,7 +122,7 @@ def test_device_after_loading():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_device_after_loading_on_cuda():
     given = scenarios.b1()
-    remat = optimize(given.script, given.inputs).load().cuda()
+    remat = optimize_once(scenarios.b1).load().cuda()
     train_alike(given.eager.cuda(), remat, (given.inputs[0].cuda(),), 1e-4)
 
 
@@ -164,7 +165,7 @@ def test_other_batch_sizes_than_the_planned_one(mode):
 
 def test_other_ranks_than_the_planned_one():
     given = scenarios.d1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d1).load()
     shapes = [(8,), (3, 8), (2, 3, 8), (2, 3, 4, 8)]
     torch.manual_seed(0)
     inputs = [torch.randn(shape) for shape in shapes]
@@ -272,7 +273,7 @@ def test_double_precision_and_integers():
 
 def test_empty_tensors():
     given = scenarios.d1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.d1).load()
     train_alike(given.eager, remat, (torch.zeros(0, 8, requires_grad=True),), replays=None)
 
 

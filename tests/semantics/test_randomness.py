@@ -5,7 +5,7 @@ import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
 from cases import ROWS, case, mlp
-from harness import BUDGETS, EXECUTORS, check, executor, optimize, testing, train_alike, train_step
+from harness import BUDGETS, EXECUTORS, check, executor, optimize, optimize_once, testing, train_alike, train_step
 from torch import nn
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -14,7 +14,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 @pytest.mark.parametrize("mode", EXECUTORS)
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a1_dropout_mask_of_the_forward(budget, mode):
-    optimized = check(scenarios.a1(), budget, mode)
+    optimized = check(scenarios.a1, budget, mode)
     assert "remat::dropout_mask" in optimized.graph or "random" in optimized.reasons()
 
 
@@ -40,7 +40,7 @@ def test_a2_gradient_is_zero_where_the_output_is(budget):
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a5_draws_beside_the_models_device(budget):
-    optimized = check(scenarios.a5(), budget)
+    optimized = check(scenarios.a5, budget)
     assert "random" in optimized.reasons("aten::rand_like")
     assert "random" in optimized.reasons("aten::rand")
 
@@ -48,7 +48,7 @@ def test_a5_draws_beside_the_models_device(budget):
 @needs_cuda
 def test_a5_both_generators_on_cuda():
     given = scenarios.a5()
-    optimized = optimize(given.script, given.inputs)
+    optimized = optimize_once(scenarios.a5)
     eager, remat = given.eager.cuda(), optimized.load().cuda()
     inputs = (given.inputs[0].cuda(),)
 
@@ -60,14 +60,14 @@ def test_a5_both_generators_on_cuda():
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a6_random_gate(budget):
-    optimized = check(scenarios.a6(), budget)
+    optimized = check(scenarios.a6, budget)
     assert "random" in optimized.reasons("aten::randn_like")
 
 
 @needs_cuda
 def test_a6_inside_a_cuda_graph():
     given = scenarios.a6()
-    remat = optimize(given.script, given.inputs).load().cuda()
+    remat = optimize_once(scenarios.a6).load().cuda()
     x = given.inputs[0].cuda()
     for _ in range(4):
         train_step(remat, (x,))
@@ -198,7 +198,7 @@ def test_dropout_switched_by_the_training_flag_between_calls(mode):
 
 def test_draws_between_forward_and_backward():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
 
     def drawing_backward(y):
         torch.rand(17)
@@ -211,7 +211,7 @@ def test_draws_between_forward_and_backward():
 
 def test_reseeding_between_forward_and_backward():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
 
     def reseeding_backward(y):
         torch.manual_seed(99)
@@ -222,7 +222,7 @@ def test_reseeding_between_forward_and_backward():
 
 def test_two_forwards_then_their_backwards_in_the_other_order():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
 
     def two(module, x):
         return module(x), module(x * 2)
@@ -236,7 +236,7 @@ def test_two_forwards_then_their_backwards_in_the_other_order():
 
 def test_a_saved_and_restored_generator_repeats_the_step():
     given = scenarios.a1()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.a1).load()
     state = torch.get_rng_state()
     first = remat(given.inputs[0])
     first.sum().backward()

@@ -5,27 +5,27 @@ import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
 from cases import ROWS, case, mlp
-from harness import BUDGETS, EXECUTORS, backward, check, executor, optimize, testing, train_alike
+from harness import BUDGETS, EXECUTORS, backward, check, executor, optimize, optimize_once, testing, train_alike
 from torch import nn
 
 
 @pytest.mark.parametrize("mode", EXECUTORS)
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_c2_an_in_place_add_is_applied_once(budget, mode):
-    check(scenarios.c2(), budget, mode, rewritten=None)
+    check(scenarios.c2, budget, mode, rewritten=None)
 
 
 @pytest.mark.parametrize("mode", EXECUTORS)
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_c3_a_buffer_written_after_it_was_read(budget, mode):
-    optimized = check(scenarios.c3(), budget, mode, own_formulas=True, rewritten=None)
+    optimized = check(scenarios.c3, budget, mode, own_formulas=True, rewritten=None)
     assert optimized.reasons("aten::clone") == {"read-after-write"}
 
 
 @pytest.mark.parametrize("mode", EXECUTORS)
 def test_c4_an_append_in_an_if(mode):
     given = scenarios.c4()
-    remat = optimize(given.script, given.inputs).load()
+    remat = optimize_once(scenarios.c4).load()
     ones, minus = (torch.ones(ROWS, 4),), (-torch.ones(ROWS, 4),)
     with executor(mode):
         train_alike(given.eager, remat, lambda call: ones if call % 2 else minus, calls=6)
