@@ -1,5 +1,6 @@
 """What a scenario is: an eager module, the oracle; the same module for TorchScript; and inputs."""
 
+import functools
 import warnings
 from typing import NamedTuple
 
@@ -33,6 +34,20 @@ def seeded(build):
 
     from_seed.__name__, from_seed.__doc__ = build.__name__, build.__doc__
     return from_seed
+
+
+def rows():
+    return (torch.randn(ROWS, 16),)
+
+
+@functools.lru_cache(maxsize=None)
+def of(make, *arguments, inputs=rows):
+    """What builds the case of `make(*arguments)`: one function for one model, which is then optimised once."""
+
+    def build():
+        return case(make(*arguments), *inputs())
+
+    return seeded(build)
 
 
 def mlp(width, depth, act=nn.GELU):

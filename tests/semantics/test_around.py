@@ -10,7 +10,7 @@ import pytest
 import scenarios_a_to_e as scenarios
 import scenarios_f_to_j as more
 import torch
-from cases import ROWS, case, mlp
+from cases import ROWS, case, mlp, of
 from harness import (
     BUDGETS,
     EXECUTORS,
@@ -323,12 +323,15 @@ class Loops(nn.Module):
         return x
 
 
+def three_times():
+    return torch.randn(ROWS, 16), 3
+
+
 @pytest.mark.parametrize("mode", ["plain", "optimising"])
 @pytest.mark.parametrize("kind", ["for", "while", "nested", "break", "early return"])
 def test_loops_and_blocks(kind, mode):
-    torch.manual_seed(0)
-    given = case(Loops(kind), torch.randn(ROWS, 16), 3)
-    remat = optimize(given.script, given.inputs).load()
+    build = of(Loops, kind, inputs=three_times)
+    given, remat = build(), optimize_once(build).load()
     with executor(mode):
         tolerance = OWN_FORMULAS if mode == "optimising" else 0.0
         train_alike(given.eager, remat, lambda call: (given.inputs[0], (3, 0, 1, 4)[call - 1]), tolerance)

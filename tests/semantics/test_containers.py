@@ -6,7 +6,7 @@ import pytest
 import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
-from cases import ROWS, case, mlp
+from cases import ROWS, case, mlp, of
 from harness import BUDGETS, EXECUTORS, check, executor, optimize, testing, train_alike
 from torch import Tensor, nn
 
@@ -196,9 +196,7 @@ MODELS = {
 @pytest.mark.parametrize("mode", ["plain", "optimising"])
 @pytest.mark.parametrize("model", MODELS)
 def test_every_kind_of_container(model, mode):
-    torch.manual_seed(0)
-    inputs = MODELS[model]()
-    check(case(model(), *inputs), mode=mode, own_formulas=True)
+    check(of(model, inputs=MODELS[model]), mode=mode, own_formulas=True)
 
 
 def test_other_numbers_than_the_planned_ones():

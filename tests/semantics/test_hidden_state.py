@@ -4,19 +4,8 @@ import pytest
 import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
-from cases import ROWS, case, mlp
-from harness import (
-    BUDGETS,
-    EXECUTORS,
-    backward,
-    check,
-    executor,
-    optimize,
-    optimize_once,
-    testing,
-    train_alike,
-    train_step,
-)
+from cases import ROWS, case, mlp, of
+from harness import BUDGETS, EXECUTORS, check, executor, optimize, optimize_once, testing, train_alike, train_step
 from torch import nn
 
 
@@ -84,8 +73,7 @@ class Counter(nn.Module):
 @pytest.mark.parametrize("kind", ["buffer", "attribute", "mean", "copy", "replaced"])
 @pytest.mark.parametrize("mode", ["plain", "optimising"])
 def test_what_counts_counts_once(kind, mode):
-    torch.manual_seed(0)
-    check(case(Counter(kind), torch.randn(ROWS, 16)), mode=mode, own_formulas=True)
+    check(of(Counter, kind), mode=mode, own_formulas=True)
 
 
 NORMS = {
@@ -99,14 +87,21 @@ NORMS = {
 }
 
 
-@pytest.mark.parametrize("kind", NORMS)
-@pytest.mark.parametrize("mode", ["plain", "optimising"])
-def test_norms(kind, mode):
-    torch.manual_seed(0)
+def normed(kind):
     layers = []
     for _ in range(3):
         layers += [nn.Conv1d(16, 16, 3, padding=1), NORMS[kind](), nn.GELU()]
-    check(case(nn.Sequential(*layers), torch.randn(32, 16, 8)), mode=mode, own_formulas=True)
+    return nn.Sequential(*layers)
+
+
+def signals():
+    return (torch.randn(32, 16, 8),)
+
+
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("mode", ["plain", "optimising"])
+def test_norms(kind, mode):
+    check(of(normed, kind, inputs=signals), mode=mode, own_formulas=True)
 
 
 def test_statistics_between_training_and_evaluation():

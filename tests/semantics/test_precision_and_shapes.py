@@ -7,7 +7,7 @@ import scenarios_a_to_e as scenarios
 import scenarios_f_to_j as more
 import torch
 import torch.nn.functional as F
-from cases import ROWS, case, mlp
+from cases import ROWS, case, mlp, of
 from harness import (
     BUDGETS,
     EXECUTORS,
@@ -211,9 +211,8 @@ DEPENDENT = ["nonzero", "masked_select", "boolean index", "unique", "item", "top
 @pytest.mark.parametrize("mode", ["plain", "optimising"])
 @pytest.mark.parametrize("kind", [*DEPENDENT, "branch", "while"])
 def test_sizes_and_paths_that_depend_on_data(kind, mode):
-    torch.manual_seed(0)
-    given = case(DataDependent(kind), torch.randn(ROWS, 16))
-    optimized = optimize(given.script, given.inputs)
+    build = of(DataDependent, kind)
+    given, optimized = build(), optimize_once(build)
     inputs = [torch.randn(ROWS, 16) for _ in range(4)]
     with executor(mode):
         tolerance = 1e-5 if mode == "optimising" else 0.0

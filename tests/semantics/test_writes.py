@@ -4,7 +4,7 @@ import pytest
 import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
-from cases import ROWS, case, mlp
+from cases import ROWS, case, mlp, of
 from harness import BUDGETS, EXECUTORS, backward, check, executor, optimize, optimize_once, testing, train_alike
 from torch import nn
 
@@ -130,8 +130,7 @@ WRITES = [
 @pytest.mark.parametrize("mode", ["plain", "optimising"])
 @pytest.mark.parametrize("kind", WRITES)
 def test_every_kind_of_write(kind, mode):
-    torch.manual_seed(0)
-    check(case(Writes(kind), torch.randn(ROWS, 16)), mode=mode, own_formulas=True)
+    check(of(Writes, kind), mode=mode, own_formulas=True)
 
 
 class WritesItsInput(nn.Module):
