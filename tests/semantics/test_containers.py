@@ -169,6 +169,26 @@ class MixedOutputs(Trunk):
         return y, kept, h.size(0), [h.argmax(1)], "name"
 
 
+class NestedAndGivenOut(Trunk):
+    def forward(self, x):
+        h = self.a(x)
+        nested = (h, [h, torch.tanh(h)])
+        nested[1].append(torch.sigmoid(nested[0]))
+        return self.b(torch.stack(nested[1]).sum(0)), nested
+
+
+class DictOfLists(Trunk):
+    def forward(self, x):
+        outs: Dict[int, List[Tensor]] = {}
+        h = self.a(x)
+        for i in range(3):
+            outs[i] = [torch.tanh(h * float(i)), torch.sigmoid(h)]
+        total = h
+        for pair in outs.values():
+            total = total + pair[0] * pair[1]
+        return self.b(total)
+
+
 def x():
     return torch.randn(ROWS, 16)
 
@@ -190,6 +210,8 @@ MODELS = {
     ThroughComprehension: lambda: (x(),),
     OptionalInside: lambda: (x(),),
     MixedOutputs: lambda: (x(),),
+    NestedAndGivenOut: lambda: (x(),),
+    DictOfLists: lambda: (x(),),
 }
 
 

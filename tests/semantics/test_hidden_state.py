@@ -203,3 +203,50 @@ def test_evaluation_mode_moves_nothing():
     assert testing.replayed_nodes() > 0
     for a, b in zip(before, remat.buffers(), strict=True):
         assert torch.equal(a, b)
+
+
+class NormAsTold(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = mlp(16, 3), mlp(16, 3)
+        self.register_buffer("mean", torch.zeros(16))
+        self.register_buffer("var", torch.ones(16))
+
+    def forward(self, x, train: bool):
+        return self.b(F.batch_norm(self.a(x), self.mean, self.var, training=train))
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_norms_mode_that_is_an_argument(planned):
+    torch.manual_seed(0)
+    given = case(NormAsTold(), torch.randn(ROWS, 16), planned)
+    remat = optimize(given.script, given.inputs).load()
+    train_alike(given.eager, remat, lambda call: (given.inputs[0], call % 2 == 0))
+
+
+class OneNormThrice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm = mlp(16, 3), mlp(16, 3), nn.BatchNorm1d(16)
+
+    def forward(self, x):
+        return self.b(self.norm(torch.sigmoid(self.norm(torch.tanh(self.norm(self.a(x)))))))
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_one_norm_used_three_times(budget):
+    check(of(OneNormThrice), budget)
+
+
+def test_evaluation_mode_set_before_the_backward():
+    torch.manual_seed(0)
+    given = case(nn.Sequential(mlp(16, 2), nn.Dropout(0.5), nn.BatchNorm1d(16), mlp(16, 2)), torch.randn(ROWS, 16))
+    remat = optimize(given.script, given.inputs).load()
+
+    def forward(module, x):
+        module.train()
+        y = module(x)
+        module.eval()
+        return y
+
+    train_alike(given.eager, remat, given.inputs, forward=forward)

@@ -103,6 +103,25 @@ def test_autocast_inside_of_the_model():
     check(case(Casts(), torch.randn(ROWS, 32)))
 
 
+def test_an_autocast_block_in_the_scripted_model():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = mlp(16, 3), mlp(16, 3)
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                h = self.a(x)
+            return self.b(h.float())
+
+    torch.manual_seed(0)
+    given = case(Block(), torch.randn(ROWS, 16))
+    optimized = optimize(given.script, given.inputs)
+    assert optimized.reasons("prim::Enter") == {"side-effect"}
+    # TorchScript casts such a block in a way of its own: the scripted model is what stays.
+    train_alike(optimized.plain(), optimized.load(), given.inputs)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_converted_after_loading(dtype):
     given = scenarios.d1()

@@ -4,7 +4,7 @@ import pytest
 import scenarios_a_to_e as scenarios
 import torch
 import torch.nn.functional as F
-from cases import ROWS, case, mlp
+from cases import ROWS, case, mlp, of
 from harness import BUDGETS, EXECUTORS, check, executor, optimize, optimize_once, testing, train_alike, train_step
 from torch import nn
 
@@ -266,3 +266,48 @@ def test_attention_with_dropout(budget):
 
     torch.manual_seed(0)
     check(case(Attends(), torch.randn(2, 64, 32)), budget)
+
+
+class DrawsInBlocks(nn.Module):
+    """Draws decide which way is taken, or are made in a loop."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+        self.a, self.b = mlp(16, 3), mlp(16, 3)
+
+    def forward(self, x):
+        if self.kind == "branch":
+            h = F.dropout(self.a(x), 0.2, self.training)
+            if float(torch.rand(1)) > 0.5:
+                h = torch.tanh(h)
+        elif self.kind == "stochastic depth":
+            h = x
+            for _ in range(3):
+                h = h + (self.a(h) if float(torch.rand(1)) < 0.5 else self.b(h))
+        else:
+            h = self.a(x)
+            for _ in range(4):
+                h = F.dropout(torch.tanh(self.a(h)), 0.3, self.training)
+        return self.b(F.dropout(h, 0.3, self.training))
+
+
+@pytest.mark.parametrize("kind", ["branch", "stochastic depth", "loop"])
+def test_draws_that_decide_and_draws_in_loops(kind):
+    check(of(DrawsInBlocks, kind), calls=8)
+
+
+class DropoutAsTold(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = mlp(16, 3), mlp(16, 3)
+
+    def forward(self, x, p: float):
+        return self.b(F.dropout(self.a(x), p, self.training) * F.dropout(x, 0.3, True))
+
+
+def test_a_dropout_probability_that_is_an_argument():
+    torch.manual_seed(0)
+    given = case(DropoutAsTold(), torch.randn(ROWS, 16), 0.3)
+    remat = optimize(given.script, given.inputs).load()
+    train_alike(given.eager, remat, lambda call: (given.inputs[0], (0.0, 0.5, 0.9, 1.0)[call - 1]))
