@@ -1,5 +1,6 @@
 """Unusual backward calls: twice, in parts, by autograd.grad, from other threads, after errors; hooks; anomalies."""
 
+import gc
 import threading
 
 import pytest
@@ -311,6 +312,7 @@ def test_an_exception_in_the_forward():
     given = case(Fails(), torch.randn(ROWS, 16))
     remat = optimize(given.script, given.inputs, allow_ops=["semantics::failing"]).load()
     remat(*given.inputs)
+    gc.collect()
     before = testing.live_bytes()
     torch.ops.semantics.fail_in(0)
     with pytest.raises(RuntimeError, match="this call fails on demand"):

@@ -117,7 +117,7 @@ def test_optimising_while_another_thread_trains():
     def plan():
         try:
             other = scenarios.a1()
-            assert optimize(other.script, other.inputs, "100%").report["peak_bytes"]["original"] > 0
+            assert optimize(other.script, other.inputs).report["peak_bytes"]["original"] > 0
         finally:
             done.set()
 
