@@ -4,6 +4,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue_inl.h>
+#include <ATen/core/jit_type.h>
 
 #include <sstream>
 
@@ -36,6 +37,32 @@ class Collector {
   llvm::SmallPtrSet<const c10::ivalue::Object*, 4> seen_;
 };
 
+/// `copy` with the types of `original`'s tuples: IValue::deepcopy makes a plain tuple of a
+/// NamedTuple, which a method that asks for the NamedTuple refuses.
+c10::IValue withTupleTypes(const c10::IValue& copy, const c10::IValue& original) {
+  if (original.isTuple()) {
+    const c10::TupleTypePtr type = original.toTupleRef().type();
+    std::vector<c10::IValue> elements = copy.toTupleRef().elements().vec();
+    for (size_t i = 0; i < elements.size(); ++i) {
+      elements[i] = withTupleTypes(elements[i], original.toTupleRef().elements()[i]);
+    }
+    return type->schema() == nullptr ? c10::ivalue::Tuple::create(std::move(elements))
+                                     : c10::ivalue::Tuple::createNamed(std::move(elements), type);
+  }
+  if (original.isList()) {
+    c10::List<c10::IValue> list = copy.toList();
+    for (size_t i = 0; i < list.size(); ++i) {
+      list.set(i, withTupleTypes(list.get(i), original.toListRef()[i]));
+    }
+  } else if (original.isGenericDict()) {
+    c10::Dict<c10::IValue, c10::IValue> dict = copy.toGenericDict();
+    for (const auto& entry : original.toGenericDict()) {
+      dict.insert_or_assign(entry.key(), withTupleTypes(dict.at(entry.key()), entry.value()));
+    }
+  }
+  return copy;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> tensorsOf(const c10::IValue& value) {
@@ -49,7 +76,7 @@ std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values) {
   std::vector<c10::IValue> copies;
   copies.reserve(values.size());
   for (const c10::IValue& value : values) {
-    copies.push_back(value.deepcopy());
+    copies.push_back(withTupleTypes(value.deepcopy(), value));
     const std::vector<at::Tensor> originals = tensorsOf(value);
     const std::vector<at::Tensor> clones = tensorsOf(copies.back());
     for (size_t i = 0; i < originals.size(); ++i) {

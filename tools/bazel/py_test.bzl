@@ -2,7 +2,7 @@
 
 load("@venv//:venv.bzl", "PYTHON")
 
-def remat_py_test(name, srcs, data = [], with_remat = True, **kwargs):
+def remat_py_test(name, srcs, data = [], with_remat = True, paths = {}, **kwargs):
     """Runs pytest on `srcs`; every test function counts as one test case.
 
     The environment of the tests has REMAT_OPT and REMAT_RUNTIME, the absolute paths of the tool and of the runtime
@@ -13,6 +13,7 @@ def remat_py_test(name, srcs, data = [], with_remat = True, **kwargs):
       srcs: test files, each holding test_* functions.
       data: files and targets that the tests read.
       with_remat: whether the tests use the tool or the runtime.
+      paths: more variables of the environment, each with the target whose absolute path it holds.
       **kwargs: passed to sh_test (size, timeout, tags ...).
     """
     binaries = ["//tools:remat-opt", "//runtime:libremat_runtime.so"] if with_remat else []
@@ -21,7 +22,8 @@ def remat_py_test(name, srcs, data = [], with_remat = True, **kwargs):
         srcs = ["//tools/bazel:run_pytest.sh"],
         args = [PYTHON] +
                (["$(rootpath %s)" % b for b in binaries] or ["-", "-"]) +
+               ["%s=$(rootpath %s)" % path for path in paths.items()] +
                ["$(rootpath %s)" % s for s in srcs],
-        data = srcs + data + binaries + ["//tools:requirements.txt"],
+        data = srcs + data + binaries + paths.values() + ["//tools:requirements.txt"],
         **kwargs
     )

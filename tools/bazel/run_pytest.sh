@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Runs pytest for remat_py_test: run_pytest.sh PYTHON REMAT_OPT REMAT_RUNTIME FILE... ("-" for a binary not needed).
+# Runs pytest for remat_py_test: run_pytest.sh PYTHON REMAT_OPT REMAT_RUNTIME [NAME=PATH]... FILE... ("-" for a
+# binary not needed; NAME becomes a variable of the environment).
 set -euo pipefail
 python=$1
 if [[ "$2" != - ]]; then
   export REMAT_OPT="$PWD/$2" REMAT_RUNTIME="$PWD/$3"
 fi
 shift 3
+while [[ "${1-}" == *=* ]]; do
+  export "${1%%=*}=$PWD/${1#*=}"
+  shift
+done
 [[ -x "$python" ]] || {
   echo "no $python: run tools/setup.sh" >&2
   exit 1
