@@ -7,12 +7,16 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <system_error>
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/CRC.h"
 #include "llvm/Support/FileSystem.h"
 #include "tools/errors.h"
+#include "tools/zip_entries.h"
 
 namespace remat::tools {
 namespace {
@@ -42,9 +46,24 @@ bool startsWith(const std::array<char, 8>& start, llvm::StringRef bytes, size_t 
   return llvm::StringRef(start.data(), start.size()).drop_front(offset).startswith(bytes);
 }
 
+/// Reads every entry once: LibTorch checks no checksums, and believes what it reads.
+void checkEntries(const std::string& path, caffe2::serialize::PyTorchStreamReader& reader) {
+  for (const ZipEntry& entry : zipEntries(path)) {
+    const std::string name = llvm::StringRef(entry.name).split('/').second.str();
+    const auto [data, size] = reader.getRecord(name);
+    const llvm::ArrayRef<uint8_t> bytes(static_cast<const uint8_t*>(data.get()), size);
+    if (llvm::crc32(bytes) != entry.checksum) {
+      throw std::runtime_error("its entry " + name + " doesn't match its checksum");
+    }
+  }
+}
+
 std::vector<std::string> recordsOf(const std::string& path) {
   try {
-    return caffe2::serialize::PyTorchStreamReader(path).getAllRecords();
+    zipEntries(path);  // before a reader allocates by it
+    caffe2::serialize::PyTorchStreamReader reader(path);
+    checkEntries(path, reader);
+    return reader.getAllRecords();
   } catch (const std::exception& error) {
     const std::string cause = oneLine(error);
     if (llvm::StringRef(cause).contains("central directory")) {

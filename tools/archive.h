@@ -19,7 +19,7 @@ struct Archive {
 };
 
 /// Throws ToolError with one clear line where there is no such file, it can't be read, it is no
-/// archive or a truncated one.
+/// archive, a truncated or a damaged one: every entry is read and compared with its checksum.
 Archive readArchive(const std::string& path);
 
 }  // namespace remat::tools

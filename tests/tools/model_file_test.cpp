@@ -12,6 +12,7 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -74,6 +75,11 @@ class ModelFileTest : public ::testing::Test {
     std::ofstream(path(name), std::ios::binary) << bytes;
   }
 
+  std::string readBytes(const std::string& name) const {
+    std::ifstream stream(path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+
   std::string folder_;
 };
 
@@ -94,6 +100,34 @@ TEST_F(ModelFileTest, TruncatedArchive) {
   makeModule().save(path("m.pt"));
   ASSERT_EQ(::truncate(path("m.pt").c_str(), fileSize("m.pt") / 2), 0);
   expectUnreadable(path("m.pt"), "is a truncated archive");
+}
+
+TEST_F(ModelFileTest, DamagedEntry) {
+  makeModule().save(path("m.pt"));
+  std::string bytes = readBytes("m.pt");
+  const std::string ones("\0\0\x80\x3f\0\0\x80\x3f", 8);
+  const size_t weight = bytes.find(ones);
+  ASSERT_NE(weight, std::string::npos);
+  bytes[weight] ^= 1;
+  writeBytes("m.pt", bytes);
+  expectUnreadable(path("m.pt"),
+                   "is a damaged archive (its entry data/0 doesn't match its checksum)");
+}
+
+TEST_F(ModelFileTest, DamagedSizes) {
+  makeModule().save(path("m.pt"));
+  std::string bytes = readBytes("m.pt");
+  const size_t header = bytes.find("PK\x01\x02");
+  ASSERT_NE(header, std::string::npos);
+  for (const size_t size : {20, 24}) {
+    std::string damaged = bytes;
+    damaged[header + size + 3] = 0x7f;
+    writeBytes("m.pt", damaged);
+    expectUnreadable(path("m.pt"), "are damaged");
+  }
+  bytes[header] = 'Q';
+  writeBytes("m.pt", bytes);
+  expectUnreadable(path("m.pt"), "is a damaged archive (its directory is damaged)");
 }
 
 TEST_F(ModelFileTest, StateDict) {
