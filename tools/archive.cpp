@@ -1,5 +1,7 @@
 #include "tools/archive.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
 #include <caffe2/serialize/inline_container.h>
 
 #include <array>
@@ -15,6 +17,8 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/CRC.h"
 #include "llvm/Support/FileSystem.h"
+#include "passes/value_tensors.h"
+#include "runtime/memory_statistics.h"
 #include "tools/errors.h"
 #include "tools/zip_entries.h"
 
@@ -99,6 +103,24 @@ Archive readArchive(const std::string& path) {
     archive.kind = ArchiveKind::kPickle;
   }
   return archive;
+}
+
+void checkTensors(const c10::IValue& value) {
+  for (const at::Tensor& tensor : tensorsOf(value)) {
+    if (tensor.layout() != c10::kStrided || !tensor.has_storage() || tensor.is_meta()) continue;
+    const auto is_negative = [](int64_t number) { return number < 0; };
+    if (llvm::any_of(tensor.sizes(), is_negative) || llvm::any_of(tensor.strides(), is_negative) ||
+        tensor.storage_offset() < 0) {
+      throw std::runtime_error("a tensor has a negative size");
+    }
+    const size_t storage = tensor.storage().nbytes();
+    const int64_t entry = runtime::allocatedBytes(tensor.storage().data());
+    if (at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                         tensor.storage_offset()) > storage ||
+        (entry >= 0 && storage > static_cast<size_t>(entry))) {
+      throw std::runtime_error("a tensor is larger than its entry");
+    }
+  }
 }
 
 }  // namespace remat::tools

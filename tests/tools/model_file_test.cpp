@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/op_registration/op_registration.h>
+#include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,11 +14,13 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "runtime/memory_statistics.h"
 #include "tools/errors.h"
 #include "tools/saved_inputs.h"
 
@@ -128,6 +131,39 @@ TEST_F(ModelFileTest, DamagedSizes) {
   bytes[header] = 'Q';
   writeBytes("m.pt", bytes);
   expectUnreadable(path("m.pt"), "is a damaged archive (its directory is damaged)");
+}
+
+/// Rewrites the archive with what `change` makes of its entries.
+void changeEntries(const std::string& path,
+                   const std::function<void(std::map<std::string, std::string>&)>& change) {
+  std::map<std::string, std::string> entries;
+  {
+    caffe2::serialize::PyTorchStreamReader reader(path);
+    for (const std::string& name : reader.getAllRecords()) {
+      if (name == "version" || name == ".data/serialization_id") continue;
+      const auto [data, size] = reader.getRecord(name);
+      entries[name].assign(static_cast<const char*>(data.get()), size);
+    }
+  }
+  change(entries);
+  caffe2::serialize::PyTorchStreamWriter writer(path);
+  for (const auto& [name, data] : entries) writer.writeRecord(name, data.data(), data.size());
+  writer.writeEndOfFile();
+}
+
+TEST_F(ModelFileTest, TensorsThatReachBeyondTheirEntry) {
+  runtime::installMemoryStatistics();
+  makeModule().save(path("m.pt"));
+  changeEntries(path("m.pt"), [](auto& entries) { entries.at("data/0").resize(12); });
+  expectUnreadable(path("m.pt"), "a tensor is larger than its entry");
+  makeModule().save(path("m.pt"));
+  changeEntries(path("m.pt"), [](auto& entries) {
+    std::string& pickle = entries.at("data.pkl");
+    const size_t sizes = pickle.find("(K\x04t(K\x01t");
+    ASSERT_NE(sizes, std::string::npos);
+    pickle[sizes + 2] = 100;
+  });
+  expectUnreadable(path("m.pt"), "a tensor is larger than its entry");
 }
 
 TEST_F(ModelFileTest, StateDict) {
