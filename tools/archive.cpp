@@ -114,7 +114,8 @@ void checkTensors(const c10::IValue& value) {
       throw std::runtime_error("a tensor has a negative size");
     }
     const size_t storage = tensor.storage().nbytes();
-    const int64_t entry = runtime::allocatedBytes(tensor.storage().data());
+    const void* const data = tensor.storage().data();
+    const int64_t entry = data == nullptr ? 0 : runtime::allocatedBytes(data);
     if (at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
                                          tensor.storage_offset()) > storage ||
         (entry >= 0 && storage > static_cast<size_t>(entry))) {
