@@ -27,7 +27,7 @@ options=(
   "--test_env=ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1"
   "--test_env=LSAN_OPTIONS=suppressions=$lists/lsan.supp:print_suppressions=0"
   "--test_env=UBSAN_OPTIONS=print_stacktrace=1"
-  "--test_env=TSAN_OPTIONS=suppressions=$lists/tsan.supp:second_deadlock_stack=1"
+  "--test_env=TSAN_OPTIONS=suppressions=$lists/tsan.supp:second_deadlock_stack=1:die_after_fork=0"
 )
 # The planner's tests take many times longer than usual.
 exec bazel test --config="$sanitizer" --test_lang_filters=cc --build_tests_only --keep_going --test_timeout=3600 \
