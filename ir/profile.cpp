@@ -1,7 +1,6 @@
 #include "ir/profile.h"
 
 #include <array>
-#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -22,6 +21,8 @@ constexpr int kLastRole = static_cast<int>(StorageRole::kOther);
 constexpr int kMaxDepth = 16;
 /// Of one storage: sums over a profile can't overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 46;
+/// Of all nodes, likewise: the planner counts time in whole picoseconds, and some nodes run often.
+constexpr double kMostSeconds = 1e5;
 
 [[noreturn]] void fail(const llvm::Twine& where, const llvm::Twine& what) {
   throw std::runtime_error(("profile: " + where + ": " + what).str());
@@ -73,7 +74,7 @@ class Reader {
 
   double seconds(llvm::StringRef key) const {
     auto value = at(key).getAsNumber();
-    if (!value || !std::isfinite(*value) || *value < 0) {
+    if (!value || !(*value >= 0 && *value <= kMostSeconds)) {
       fail(where_, "'" + key + "' is not a time in seconds");
     }
     return *value;
@@ -316,6 +317,7 @@ Profile profileFromJson(const std::string& text) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     profile.nodes.push_back(readNode(Reader(nodes[i], indexed("node", i)), profile, values.size()));
   }
+  if (profile.forwardSeconds() > kMostSeconds) fail("file", "its nodes' times are no times");
   for (size_t i = 0; i < values.size(); ++i) {
     profile.values.push_back(
         readValue(Reader(values[i], indexed("value", i)), profile.storages.size(), nodes.size()));

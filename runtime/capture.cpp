@@ -219,11 +219,15 @@ void CaptureScope::end() {
   if (active_) {
     active_ = false;
     t_scope = outer_;
+    for (const SlotHooks* slot : slots_) {
+      held_.push_back(slot->noted_);
+    }
   }
 }
 
 std::vector<at::Tensor> CaptureScope::discard() {
-  std::vector<at::Tensor> noted;
+  std::vector<at::Tensor> noted = std::move(held_);
+  held_.clear();
   for (SlotHooks* slot : slots_) {
     noted.push_back(std::move(slot->noted_));
   }

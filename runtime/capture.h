@@ -108,6 +108,9 @@ class CaptureScope {
   CaptureScope* outer_;
   int exceptions_;
   bool active_ = true;
+  /// What the slots noted, to the end: a tensor that the operator threw away may own the node that
+  /// owns its slot, and nobody else owns the tensor.
+  std::vector<at::Tensor> held_;
 };
 
 /// Turns capture off on this thread while it lives: around code of our own that may save tensors.

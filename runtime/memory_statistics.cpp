@@ -104,6 +104,12 @@ void resetPeak() {
   state().peak = state().live;
 }
 
+int64_t allocatedBytes(const void* data) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  const auto found = state().sizes.find(data);
+  return found == state().sizes.end() ? -1 : static_cast<int64_t>(found->second);
+}
+
 void setAllocationListener(AllocationListener* listener) {
   const std::lock_guard<std::mutex> lock(state().mutex);
   state().listener = listener;

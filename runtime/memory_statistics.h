@@ -24,6 +24,10 @@ int64_t liveBytes();
 int64_t peakBytes();
 void resetPeak();
 
+/// The size of the live allocation that starts at `data`; -1 if none made since the installation
+/// does.
+int64_t allocatedBytes(const void* data);
+
 /// At most one listener at a time; nullptr removes it.
 void setAllocationListener(AllocationListener* listener);
 

@@ -1,5 +1,7 @@
 #include "tools/archive.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
 #include <caffe2/serialize/inline_container.h>
 
 #include <array>
@@ -7,12 +9,18 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <system_error>
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/CRC.h"
 #include "llvm/Support/FileSystem.h"
+#include "passes/value_tensors.h"
+#include "runtime/memory_statistics.h"
 #include "tools/errors.h"
+#include "tools/zip_entries.h"
 
 namespace remat::tools {
 namespace {
@@ -42,9 +50,24 @@ bool startsWith(const std::array<char, 8>& start, llvm::StringRef bytes, size_t 
   return llvm::StringRef(start.data(), start.size()).drop_front(offset).startswith(bytes);
 }
 
+/// Reads every entry once: LibTorch checks no checksums, and believes what it reads.
+void checkEntries(const std::string& path, caffe2::serialize::PyTorchStreamReader& reader) {
+  for (const ZipEntry& entry : zipEntries(path)) {
+    const std::string name = llvm::StringRef(entry.name).split('/').second.str();
+    const auto [data, size] = reader.getRecord(name);
+    const llvm::ArrayRef<uint8_t> bytes(static_cast<const uint8_t*>(data.get()), size);
+    if (llvm::crc32(bytes) != entry.checksum) {
+      throw std::runtime_error("its entry " + name + " doesn't match its checksum");
+    }
+  }
+}
+
 std::vector<std::string> recordsOf(const std::string& path) {
   try {
-    return caffe2::serialize::PyTorchStreamReader(path).getAllRecords();
+    zipEntries(path);  // before a reader allocates by it
+    caffe2::serialize::PyTorchStreamReader reader(path);
+    checkEntries(path, reader);
+    return reader.getAllRecords();
   } catch (const std::exception& error) {
     const std::string cause = oneLine(error);
     if (llvm::StringRef(cause).contains("central directory")) {
@@ -80,6 +103,25 @@ Archive readArchive(const std::string& path) {
     archive.kind = ArchiveKind::kPickle;
   }
   return archive;
+}
+
+void checkTensors(const c10::IValue& value) {
+  for (const at::Tensor& tensor : tensorsOf(value)) {
+    if (tensor.layout() != c10::kStrided || !tensor.has_storage() || tensor.is_meta()) continue;
+    const auto is_negative = [](int64_t number) { return number < 0; };
+    if (llvm::any_of(tensor.sizes(), is_negative) || llvm::any_of(tensor.strides(), is_negative) ||
+        tensor.storage_offset() < 0) {
+      throw std::runtime_error("a tensor has a negative size");
+    }
+    const size_t storage = tensor.storage().nbytes();
+    const void* const data = tensor.storage().data();
+    const int64_t entry = data == nullptr ? 0 : runtime::allocatedBytes(data);
+    if (at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                         tensor.storage_offset()) > storage ||
+        (entry >= 0 && storage > static_cast<size_t>(entry))) {
+      throw std::runtime_error("a tensor is larger than its entry");
+    }
+  }
 }
 
 }  // namespace remat::tools

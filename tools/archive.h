@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <string>
 #include <vector>
 
@@ -19,7 +21,12 @@ struct Archive {
 };
 
 /// Throws ToolError with one clear line where there is no such file, it can't be read, it is no
-/// archive or a truncated one.
+/// archive, a truncated or a damaged one: every entry is read and compared with its checksum.
 Archive readArchive(const std::string& path);
+
+/// Throws std::runtime_error if a tensor in `value`, which came from an archive, reaches beyond its
+/// storage or the storage beyond its entry: LibTorch believes the sizes that it reads. Entries'
+/// sizes are known where runtime::installMemoryStatistics came before.
+void checkTensors(const c10::IValue& value);
 
 }  // namespace remat::tools

@@ -1,6 +1,8 @@
 #include "tools/model_file.h"
 
 #include <dlfcn.h>
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/serialization/export.h>
@@ -72,6 +74,22 @@ int64_t newerVersion(const torch::jit::Block& block) {
   return -1;
 }
 
+void checkConstants(const torch::jit::Block& block) {
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (node->kind() == torch::jit::prim::Constant) {
+      if (const auto value = torch::jit::toIValue(node->output())) checkTensors(*value);
+    }
+    for (const torch::jit::Block* inner : node->blocks()) checkConstants(*inner);
+  }
+}
+
+/// Of all functions, those of submodules and those that only others call as well.
+void checkConstants(const torch::jit::CompilationUnit& unit) {
+  for (torch::jit::Function* function : unit.get_functions()) {
+    checkConstants(*torch::jit::toGraphFunction(*function).graph()->block());
+  }
+}
+
 void refuseNewerFormat(const std::string& path, const torch::jit::Module& module) {
   for (const torch::jit::Method& method : module.get_methods()) {
     const int64_t version = newerVersion(*method.graph()->block());
@@ -117,6 +135,8 @@ ModelFile loadModel(const std::string& path, std::optional<c10::Device> device) 
   }
   try {
     file.module = torch::jit::load(path, device, file.extra_files);
+    checkTensors(file.module._ivalue());
+    checkConstants(*file.module._ivalue()->compilation_unit());
   } catch (const std::exception& error) {
     throw loadError(path, error);
   }

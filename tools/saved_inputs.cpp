@@ -57,10 +57,13 @@ std::vector<c10::IValue> loadInputs(const std::string& path, c10::Device device)
       std::vector<at::Tensor> tensors;
       torch::load(tensors, path);
       std::vector<c10::IValue> inputs(tensors.begin(), tensors.end());
+      for (const c10::IValue& input : inputs) checkTensors(input);
       if (inputs.empty()) throw refused(path + ": holds a model, no tensors; see --inputs");
       return onDevice(inputs, device);
     }
-    return onDevice(argumentsOf(unpickle(path), path), device);
+    const c10::IValue value = unpickle(path);
+    checkTensors(value);
+    return onDevice(argumentsOf(value, path), device);
   } catch (const ToolError&) {
     throw;
   } catch (const std::exception& error) {

@@ -123,12 +123,17 @@ TEST(ProfileTest, SaysWhatIsWrongWithAFile) {
       {"\"last_use\":1", "\"last_use\":2", "value 1: 'last_use' holds 2"},
       {"\"tensor\":true", "\"tensor\":1", "'tensor' is not a boolean"},
       {"\"step_seconds\":0.1", "\"step_seconds\":-1", "'step_seconds'"},
+      {"\"step_seconds\":0.1", "\"step_seconds\":1e18", "'step_seconds' is not a time"},
       {"\"device\":\"cpu\"", "\"device\":7", "'device' is not a string"},
   };
   for (const auto& c : cases) {
     EXPECT_NE(errorOf(replaced(good, c.from, c.to)).find(c.error), std::string::npos)
         << c.to << ": " << errorOf(replaced(good, c.from, c.to));
   }
+  Profile long_run = sample();
+  long_run.nodes.resize(3, long_run.nodes[0]);
+  for (NodeProfile& node : long_run.nodes) node.seconds = 5e4;
+  EXPECT_NE(errorOf(toJson(long_run)).find("no times"), std::string::npos);
   EXPECT_NE(errorOf("").find("not JSON"), std::string::npos);
   EXPECT_NE(errorOf("[]").find("expected an object"), std::string::npos);
   EXPECT_NE(errorOf(std::string(1000000, '[')).find("nested too deep"), std::string::npos);

@@ -6,6 +6,9 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/jit/ir/irparser.h>
+#include <torch/csrc/jit/runtime/custom_operator.h>
+#include <torch/csrc/jit/runtime/operator.h>
 
 #include "runtime/execution.h"
 #include "runtime/memory_statistics.h"
@@ -22,6 +25,16 @@ class CaptureTest : public RuntimeTest {
     installCapture();
   }
 };
+
+/// Computes an exponential, which autograd saves in its own node, and throws it away.
+const torch::jit::RegisterOperators kWasteful({torch::jit::Operator(
+    "capture_test::wasteful(Tensor x) -> Tensor",
+    [](torch::jit::Stack& stack) {
+      const at::Tensor x = torch::jit::pop(stack).toTensor();
+      x.exp();
+      stack.emplace_back(x.sin());
+    },
+    c10::AliasAnalysisKind::FROM_SCHEMA)});
 
 /// By the value's name, how often each value of a region was saved; "" for internals.
 class SlotCounter final : public ExecutionObserver {
@@ -181,6 +194,24 @@ TEST_F(CaptureTest, WhatNobodyDecidedOnIsKept) {
   {
     const CaptureScope scope;
     x.exp();
+  }
+  EXPECT_EQ(liveBytes(), before);
+}
+
+TEST_F(CaptureTest, WhatAnOperatorThrowsAwayGoesWithItsNode) {
+  const auto graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(R"(
+graph(%x : Tensor):
+  %y : Tensor = capture_test::wasteful(%x)
+  return (%y)
+)",
+                      graph.get());
+  const auto program = compileRegion(*graph);
+  const at::Tensor x = randomTensor({3}, true);
+  const int64_t before = liveBytes();
+  {
+    const at::Tensor y = Execution(program).run({x})[0].toTensor();
+    expectSame({x.cos().detach()}, torch::autograd::grad({y.sum()}, {x}), "gradient");
   }
   EXPECT_EQ(liveBytes(), before);
 }

@@ -59,6 +59,14 @@ TEST_F(MemoryStatisticsTest, ResizedAndEmptyStorages) {
   EXPECT_EQ(liveBytes(), live);
 }
 
+TEST_F(MemoryStatisticsTest, KnowsTheSizeOfAnAllocation) {
+  const at::Tensor tensor = at::empty({10}, at::kFloat);
+  const auto* const data = static_cast<const char*>(tensor.const_data_ptr());
+  EXPECT_EQ(allocatedBytes(data), 40);
+  EXPECT_EQ(allocatedBytes(data + 4), -1);
+  EXPECT_EQ(allocatedBytes(nullptr), -1);
+}
+
 TEST_F(MemoryStatisticsTest, RawAllocations) {
   const int64_t live = liveBytes();
   c10::Allocator* const allocator = c10::GetAllocator(c10::kCPU);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/op_registration/op_registration.h>
+#include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,11 +13,14 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "runtime/memory_statistics.h"
 #include "tools/errors.h"
 #include "tools/saved_inputs.h"
 
@@ -74,6 +78,11 @@ class ModelFileTest : public ::testing::Test {
     std::ofstream(path(name), std::ios::binary) << bytes;
   }
 
+  std::string readBytes(const std::string& name) const {
+    std::ifstream stream(path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+
   std::string folder_;
 };
 
@@ -94,6 +103,69 @@ TEST_F(ModelFileTest, TruncatedArchive) {
   makeModule().save(path("m.pt"));
   ASSERT_EQ(::truncate(path("m.pt").c_str(), fileSize("m.pt") / 2), 0);
   expectUnreadable(path("m.pt"), "is a truncated archive");
+}
+
+TEST_F(ModelFileTest, DamagedEntry) {
+  makeModule().save(path("m.pt"));
+  std::string bytes = readBytes("m.pt");
+  const std::string ones("\0\0\x80\x3f\0\0\x80\x3f", 8);
+  const size_t weight = bytes.find(ones);
+  ASSERT_NE(weight, std::string::npos);
+  bytes[weight] ^= 1;
+  writeBytes("m.pt", bytes);
+  expectUnreadable(path("m.pt"),
+                   "is a damaged archive (its entry data/0 doesn't match its checksum)");
+}
+
+TEST_F(ModelFileTest, DamagedSizes) {
+  makeModule().save(path("m.pt"));
+  std::string bytes = readBytes("m.pt");
+  const size_t header = bytes.find("PK\x01\x02");
+  ASSERT_NE(header, std::string::npos);
+  for (const size_t size : {20, 24}) {
+    std::string damaged = bytes;
+    damaged[header + size + 3] = 0x7f;
+    writeBytes("m.pt", damaged);
+    expectUnreadable(path("m.pt"), "are damaged");
+  }
+  bytes[header] = 'Q';
+  writeBytes("m.pt", bytes);
+  expectUnreadable(path("m.pt"), "is a damaged archive (its directory is damaged)");
+}
+
+/// Rewrites the archive with what `change` makes of its entries.
+void changeEntries(const std::string& path,
+                   const std::function<void(std::map<std::string, std::string>&)>& change) {
+  std::map<std::string, std::string> entries;
+  {
+    caffe2::serialize::PyTorchStreamReader reader(path);
+    for (const std::string& name : reader.getAllRecords()) {
+      if (name == "version" || name == ".data/serialization_id") continue;
+      const auto [data, size] = reader.getRecord(name);
+      entries[name].assign(static_cast<const char*>(data.get()), size);
+    }
+  }
+  change(entries);
+  caffe2::serialize::PyTorchStreamWriter writer(path);
+  for (const auto& [name, data] : entries) writer.writeRecord(name, data.data(), data.size());
+  writer.writeEndOfFile();
+}
+
+TEST_F(ModelFileTest, TensorsThatReachBeyondTheirEntry) {
+  runtime::installMemoryStatistics();
+  for (const size_t bytes : {0, 12}) {
+    makeModule().save(path("m.pt"));
+    changeEntries(path("m.pt"), [&](auto& entries) { entries.at("data/0").resize(bytes); });
+    expectUnreadable(path("m.pt"), "a tensor is larger than its entry");
+  }
+  makeModule().save(path("m.pt"));
+  changeEntries(path("m.pt"), [](auto& entries) {
+    std::string& pickle = entries.at("data.pkl");
+    const size_t sizes = pickle.find("(K\x04t(K\x01t");
+    ASSERT_NE(sizes, std::string::npos);
+    pickle[sizes + 2] = 100;
+  });
+  expectUnreadable(path("m.pt"), "a tensor is larger than its entry");
 }
 
 TEST_F(ModelFileTest, StateDict) {
