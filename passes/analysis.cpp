@@ -11,6 +11,7 @@
 #include "ir/verifier.h"
 #include "passes/choices.h"
 #include "passes/extrapolate.h"
+#include "passes/frozen_layers.h"
 #include "passes/graph_hash.h"
 #include "passes/legality.h"
 #include "passes/module_state.h"
@@ -258,8 +259,10 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   analysis.minimum_bytes = options.minimumFor(analysis.original_peak);
   say(options, "judging what may be replayed");
   Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
+  const std::vector<char> frozen = frozenNodes(*analysis.graph, analysis.prepared, inputs);
   for (const ir::NodeProfile& node : analysis.profile.nodes) {
-    analysis.replayable.push_back(legality.isReplayable(node.program_index) ? 1 : 0);
+    const bool once = frozen.at(node.program_index) != 0;
+    analysis.replayable.push_back(legality.isReplayable(node.program_index) && !once ? 1 : 0);
   }
   refuseWhatIsKeptAnyway(analysis);
   analysis.remarks = legality.remarks(analysis.profile);

@@ -29,7 +29,6 @@ def test_d1_frozen_layers_get_no_gradients(budget):
     assert [p.grad is None for p in given.eager.parameters()] == [True] * 4 + [False] * 4
 
 
-@pytest.mark.xfail(strict=True, reason="frozen layers make again what the first layer that learns reads")
 def test_d1_frozen_layers_run_once():
     given = scenarios.d1(frozen=2)
     optimized = optimize(given.script, given.inputs)

@@ -43,7 +43,7 @@ std::string optimizeFile(const std::string& source, const std::string& target,
   const OptimizeResult result =
       optimize(module, argumentsOf(module.get_method(options.method), inputs), options);
   result.module.save(target);
-  llvm::json::Value report = tools::toJson({source, target, &result});
+  llvm::json::Value report = tools::toJson({source, target, &result, ""});
   report.getAsObject()->try_emplace("before_ir", result.before_ir);
   report.getAsObject()->try_emplace("after_ir", result.after_ir);
   return tools::jsonText(std::move(report));
