@@ -99,7 +99,7 @@ void checkSameStep(const ir::Profile& profile, const std::vector<c10::IValue>& i
                    (recorded.empty() ? "that is not known" : recorded) + " and not " + here;
   };
   compare("inputs", profile.inputs, describeInputs(inputs));
-  compare("loss", profile.loss, lossName(options.step.loss));
+  compare("loss", profile.loss, lossName(options.step));
   compare("device", profile.device, options.step.device);
   if (!differences.empty()) {
     throw RematError("the profile was recorded for " + differences +
@@ -154,7 +154,7 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
   profile.graph_hash = graphHash(*analysis.graph);
   profile.device = options.step.device;
   profile.inputs = describeInputs(inputs);
-  profile.loss = lossName(options.step.loss);
+  profile.loss = lossName(options.step);
   profile.baseline_peak_bytes = baseline;
   return profile;
 }

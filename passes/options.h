@@ -20,12 +20,13 @@ struct Budget {
 struct StepOptions {
   enum class Loss : uint8_t { kRandomGradients, kCrossEntropy };
   Loss loss = Loss::kRandomGradients;
+  std::string autocast;  ///< `bfloat16`, `float16`: forward and loss run under it; empty: off
   std::string device = "cpu";
   uint64_t seed = 0;  ///< of the gradients, the targets and the step itself
 };
 
-/// `random gradients` or `cross_entropy`.
-std::string lossName(StepOptions::Loss loss);
+/// `random gradients` or `cross_entropy`, with ` under bfloat16 autocast` behind it.
+std::string lossName(const StepOptions& step);
 
 struct OptimizeOptions {
   std::string method = "forward";

@@ -339,7 +339,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   result.annotations.method = options.method;
   result.annotations.inputs = analysis.profile.inputs;
   result.annotations.device = analysis.profile.device;
-  result.annotations.loss = lossName(options.step.loss);
+  result.annotations.loss = lossName(options.step);
   result.annotations.budget = result.plan.budget;
   result.annotations.original_peak = analysis.original_peak;
   result.annotations.predicted_peak = result.plan.predicted_peak;

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
+#include <ATen/autocast_mode.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
@@ -17,11 +18,42 @@
 
 namespace remat {
 
-std::string lossName(StepOptions::Loss loss) {
-  return loss == StepOptions::Loss::kCrossEntropy ? "cross_entropy" : "random gradients";
+std::string lossName(const StepOptions& step) {
+  const bool cross_entropy = step.loss == StepOptions::Loss::kCrossEntropy;
+  return (cross_entropy ? "cross_entropy" : "random gradients") +
+         (step.autocast.empty() ? "" : " under " + step.autocast + " autocast");
 }
 
 namespace {
+
+/// Autocast as `with torch.autocast(…):` turns it on, where the step runs under it.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const StepOptions& options)
+      : on_(!options.autocast.empty()), device_(c10::Device(options.device).type()) {
+    if (!on_) return;
+    enabled_ = at::autocast::is_autocast_enabled(device_);
+    dtype_ = at::autocast::get_autocast_dtype(device_);
+    at::autocast::increment_nesting();
+    at::autocast::set_autocast_enabled(device_, true);
+    at::autocast::set_autocast_dtype(device_,
+                                     options.autocast == "float16" ? at::kHalf : at::kBFloat16);
+  }
+  ~AutocastScope() {
+    if (!on_) return;
+    at::autocast::set_autocast_enabled(device_, enabled_);
+    at::autocast::set_autocast_dtype(device_, dtype_);
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+
+ private:
+  bool on_;
+  c10::DeviceType device_;
+  bool enabled_ = false;
+  at::ScalarType dtype_ = at::kBFloat16;
+};
 
 /// A copy of `tensor` in CPU memory that runtime/memory_statistics doesn't count.
 at::Tensor uncountedCopy(const at::Tensor& tensor) {
@@ -109,7 +141,10 @@ StepOutcome TrainingStep::run(const Forward& forward, bool keep_results) {
   StepOutcome outcome;
   const PeakGauge peak(device);
   const auto start = std::chrono::steady_clock::now();
-  c10::IValue output = forward(seeds_->inputs);
+  c10::IValue output = [&] {
+    const AutocastScope autocast(options_);
+    return forward(seeds_->inputs);
+  }();
   if (keep_results) outcome.outputs = uncountedCopies(tensorsOf(output));
   backward(std::move(output));
   synchronize(device);
@@ -140,6 +175,7 @@ void TrainingStep::learn(const Forward& forward) {
     ModuleState state(module_);
     const auto restore = c10::make_scope_exit([&] { state.restore(); });
     const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
+    const AutocastScope autocast(options_);
     return forward(seeds->inputs);
   }();
 
@@ -205,7 +241,10 @@ void TrainingStep::backward(c10::IValue output) {
   if (options_.loss == StepOptions::Loss::kCrossEntropy) {
     at::Tensor logits = logitsOf(output);
     output = c10::IValue();
-    at::Tensor loss = at::cross_entropy_loss(classesSecond(logits), seeds_->targets);
+    at::Tensor loss = [&] {
+      const AutocastScope autocast(options_);
+      return at::cross_entropy_loss(classesSecond(logits), seeds_->targets);
+    }();
     logits.reset();
     gradients.push_back(at::ones_like(loss));
     roots.push_back(torch::autograd::impl::gradient_edge(loss));

@@ -264,8 +264,11 @@ bool Execution::isInternal(const ProgramNode& node, const at::Tensor& saved) con
 void Execution::decideSlot(int32_t index, SlotHooks& slot) {
   const ProgramNode& node = program_->nodes[index];
   const Match found = match(node, slot.noted());
+  const int32_t producer = found.value < 0 ? -1 : program_->producer[found.value];
+  const bool external = producer < 0 || program_->nodes[producer].is_get_attribute;
   if (recordsSlots()) {
-    observer_->slotSaved(slot, index, found.cast ? -1 : found.value);
+    observer_->slotSaved(slot, {index, found.cast ? -1 : found.value, found.cast,
+                                found.cast && external ? found.source : nullptr});
     return;
   }
   const bool internal = found.value < 0;
@@ -273,8 +276,6 @@ void Execution::decideSlot(int32_t index, SlotHooks& slot) {
   const bool recomputable =
       !internal && program_->kept[found.value] == 0 && !isKeptStorage(*found.source);
   if (found.cast) {
-    const int32_t producer = program_->producer[found.value];
-    const bool external = producer < 0 || program_->nodes[producer].is_get_attribute;
     if (recomputable) {
       slot.handleCast(frame_, found.value, found.element, *found.source);
     } else if (external) {

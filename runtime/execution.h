@@ -29,9 +29,15 @@ class ExecutionObserver {
   };
   virtual void beforeNode(int32_t node) = 0;
   virtual void afterNode(int32_t node, const NodeValues& values) = 0;
-  /// One slot that the node just run saved; `value` -1: internal. Decides the slot (keeps it,
-  /// observed).
-  virtual void slotSaved(SlotHooks& slot, int32_t node, int32_t value) = 0;
+  /// What a slot holds.
+  struct Saved {
+    int32_t node = -1;                     ///< that saved it, the one just run
+    int32_t value = -1;                    ///< -1: internal, or what autocast made of a value
+    bool cast = false;                     ///< autocast made it
+    const at::Tensor* external = nullptr;  ///< what it made it of, if that stays at hand anyway
+  };
+  /// One slot that the node just run saved. Decides the slot (keeps it, observed).
+  virtual void slotSaved(SlotHooks& slot, const Saved& saved) = 0;
   /// `value` got the content of an argument (node -1) or was let go of after `node`.
   virtual void argument(int32_t value, const c10::IValue& content) = 0;
   virtual void dropped(int32_t value) = 0;

@@ -123,24 +123,32 @@ class Recording::Recorder final : public ExecutionObserver,
     }
   }
 
-  void slotSaved(SlotHooks& slot, int32_t /*node*/, int32_t value) override {
+  void slotSaved(SlotHooks& slot, const Saved& what) override {
     const at::Tensor& saved = slot.noted();
     int32_t id = 0;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       ir::SlotProfile entry;
       entry.node = static_cast<int32_t>(profile_.nodes.size()) - 1;
-      entry.value = value;
-      if (saved.defined() && saved.has_storage() && saved.storage().nbytes() > 0) {
+      entry.value = what.value;
+      const bool holds = saved.defined() && saved.has_storage() && saved.storage().nbytes() > 0;
+      if (holds && what.external == nullptr) {
         entry.storage = storageOf(saved);
-        if (value < 0) {
-          setRole(entry.storage, ir::StorageRole::kInternal);
+        // No node's internals: a cast goes with the value it was made of.
+        if (what.value < 0) {
+          setRole(entry.storage, what.cast ? ir::StorageRole::kOutput : ir::StorageRole::kInternal);
         }
       }
       id = static_cast<int32_t>(profile_.slots.size());
       profile_.slots.push_back(entry);
     }
-    slot.keep(value < 0 ? "a tensor of the recorded step" : program_->names[value]);
+    const std::string name =
+        what.value < 0 ? "a tensor of the recorded step" : program_->names[what.value];
+    if (what.external != nullptr) {
+      slot.keepCast(*what.external, name);  // as a region does
+    } else {
+      slot.keep(name);
+    }
     slot.observe(shared_from_this(), id);
   }
 

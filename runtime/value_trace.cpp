@@ -41,8 +41,8 @@ class ValueTrace::Tracer final : public ExecutionObserver,
   bool recordsSlots() const override { return kind_ == Kind::kPlain; }
   void argument(int32_t /*value*/, const c10::IValue& /*content*/) override {}
   void beforeNode(int32_t /*node*/) override {}
-  void slotSaved(SlotHooks& slot, int32_t node, int32_t /*value*/) override {
-    slot.keep("of " + program_->nodes[node].where);
+  void slotSaved(SlotHooks& slot, const Saved& saved) override {
+    slot.keep("of " + program_->nodes[saved.node].where);
   }
   void dropped(int32_t /*value*/) override {}
 

@@ -142,6 +142,11 @@ void addRunOptions(CLI::App& verb, RunOptions& options) {
           "[N, T, C] where there are three dimensions. Without it the backward starts from random "
           "gradients of the outputs, and the memory of a loss comes on top")
       ->type_name("LOSS");
+  verb.add_option(
+          "--autocast", options.autocast,
+          "The step's forward and loss run under autocast of this dtype, as a training loop "
+          "with torch.autocast runs them: bfloat16 or float16")
+      ->type_name("DTYPE");
   verb.add_option("--library", options.libraries,
                   "A shared library that registers custom operators")
       ->type_name("FILE.so")
@@ -228,6 +233,11 @@ Session openSession(const RunOptions& options) {
   } else if (!options.loss.empty()) {
     throw usage("--loss '" + options.loss + "' is unknown; say cross_entropy, or leave it out");
   }
+  if (!options.autocast.empty() && options.autocast != "bfloat16" &&
+      options.autocast != "float16") {
+    throw usage("--autocast '" + options.autocast + "' is unknown; say bfloat16 or float16");
+  }
+  session.step.autocast = options.autocast;
   session.inputs = sessionInputs(options, device);
   session.input_text = options.inputs_file.empty() ? "--input " + joined(options.input_specs)
                                                    : "--inputs " + options.inputs_file;

@@ -21,6 +21,7 @@ struct RunOptions {
   std::string inputs_file;
   std::string device = "cpu";
   std::string loss;
+  std::string autocast;
   std::vector<std::string> libraries;
 };
 

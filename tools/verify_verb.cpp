@@ -138,7 +138,7 @@ std::string otherStep(const ir::Annotations& annotations, const Session& session
   };
   compare("method", annotations.method, method);
   compare("inputs", annotations.inputs, describeInputs(session.inputs));
-  compare("loss", annotations.loss, lossName(session.step.loss));
+  compare("loss", annotations.loss, lossName(session.step));
   compare("device", annotations.device, session.step.device);
   return text;
 }

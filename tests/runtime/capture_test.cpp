@@ -45,8 +45,8 @@ class SlotCounter final : public ExecutionObserver {
   void afterNode(int32_t, const NodeValues&) override {}
   void argument(int32_t, const IValue&) override {}
   void dropped(int32_t) override {}
-  void slotSaved(SlotHooks& slot, int32_t, int32_t value) override {
-    counts[value < 0 ? "" : program_->names[value]]++;
+  void slotSaved(SlotHooks& slot, const Saved& saved) override {
+    counts[saved.value < 0 ? "" : program_->names[saved.value]]++;
     slot.keep("test");
   }
 
