@@ -28,7 +28,7 @@ using torch::jit::Module;
 Module sampleModule() {
   at::manual_seed(1);
   Module norm("Norm");
-  norm.register_parameter("weight", at::ones({32}), /*is_buffer=*/false);
+  norm.register_parameter("weight", at::ones({32}).set_requires_grad(true), /*is_buffer=*/false);
   norm.register_buffer("mean", at::zeros({32}));
   norm.register_buffer("var", at::ones({32}));
   norm.define(R"(
@@ -37,7 +37,7 @@ def forward(self, x: Tensor) -> Tensor:
 )");
   Module module("Sample");
   for (const char* name : {"v", "w"}) {
-    module.register_parameter(name, at::randn({32, 32}).div_(6), /*is_buffer=*/false);
+    module.register_parameter(name, at::randn({32, 32}).div_(6).set_requires_grad(true), false);
   }
   module.register_module("norm", norm);
   module.define(R"(
@@ -106,7 +106,7 @@ void used(Outcome& outcome, const char* what, const std::function<void()>& use) 
 }
 
 std::string writtenTo(const std::string& folder, const std::string& text) {
-  const std::string path = folder + "/damaged.pt";
+  std::string path = folder + "/damaged.pt";
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
   return path;
 }
