@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 
@@ -100,6 +101,9 @@ void used(Outcome& outcome, const char* what, const std::function<void()>& use) 
   try {
     use();
   } catch (const std::exception& error) {
+    // LibTorch reads a file's debug information when it is first asked for it, and then makes as
+    // much room as it says.
+    if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return;
     const std::string defect = defectIn(tools::oneLine(error));
     if (!defect.empty()) outcome.defect = std::string(what) + " " + defect;
   }
