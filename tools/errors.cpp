@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <new>
+
 #include "ir/remark.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -39,6 +41,10 @@ std::string outOfMemory(llvm::StringRef text) {
 }  // namespace
 
 std::string oneLine(const std::exception& error) {
+  // LibTorch's unpickler makes as much room as a damaged file says.
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "more memory is asked for than there is";
+  }
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text =
       torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
