@@ -9,6 +9,7 @@
 #include "passes/module_state.h"
 #include "passes/training_step.h"
 #include "runtime/statistics.h"
+#include "tools/errors.h"
 #include "tools/first_difference.h"
 
 namespace remat::tools {
@@ -39,6 +40,22 @@ class Runner {
   TrainingStep step_;
 };
 
+/// The original's own error with TorchScript's optimisation on.
+struct OriginalFails {
+  std::string reason;
+};
+
+StepOutcome runOriginal(Runner& original) {
+  if (!original.optimizedExecution()) return original.run(/*keep_results=*/true);
+  try {
+    return original.run(/*keep_results=*/true);
+  } catch (const StepError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw OriginalFails{oneLine(error)};
+  }
+}
+
 void showStep(const ShowProgress& progress, const Runner& runner, int step, int steps) {
   progress(std::string("comparing, TorchScript's optimisation ") +
            (runner.optimizedExecution() ? "on" : "off") + ", step " + std::to_string(step) +
@@ -55,7 +72,7 @@ Parity compareSides(Runner& original, Runner& optimized, const Comparing& compar
   Parity parity;
   for (int i = 1; i <= comparing.steps; ++i) {
     showStep(progress, original, i, comparing.steps);
-    StepOutcome expected = original.run(/*keep_results=*/true);
+    StepOutcome expected = runOriginal(original);
     if (!original.optimizedExecution()) draws.push_back(expected.next_draw);
     expected.next_draw = draws.at(i - 1);
     compareSteps(expected, optimized.run(/*keep_results=*/true),
@@ -84,6 +101,17 @@ bool isDeterministic(Runner& runner, int steps, const ShowProgress& progress) {
   }
   runner.restore();
   return parity.worst() == Match::kBitwise;
+}
+
+bool trains(Runner& runner, int steps) {
+  try {
+    for (int i = 0; i < steps; ++i) runner.run(/*keep_results=*/false);
+    return true;
+  } catch (const StepError&) {
+    throw;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 Verdict judge(Runner& original, Runner& optimized, const std::function<std::string()>& locate,
@@ -164,15 +192,21 @@ Verification verifySides(const Side& original, const Side& optimized,
                            inputs, step, comparing.steps);
   };
   result.verdict = judge(eager_original, eager_optimized, locate, comparing, progress, draws);
-  result.optimized_parity =
-      compareSides(original_runner, optimized_runner, comparing, progress, draws);
+  Runner* measured = &optimized_runner;
+  try {
+    result.optimized_parity =
+        compareSides(original_runner, optimized_runner, comparing, progress, draws);
+  } catch (const OriginalFails& failure) {
+    result.original_error = failure.reason;
+    if (!trains(optimized_runner, comparing.steps)) measured = &eager_optimized;
+  }
   for (int i = 1; i <= rounds; ++i) {
     progress("measuring, round " + std::to_string(i) + " of " + std::to_string(rounds));
     measureOriginal(eager_original, result);
-    measureOptimized(optimized_runner, result);
-    measureOriginal(original_runner, result);
+    measureOptimized(*measured, result);
+    if (result.original_error.empty()) measureOriginal(original_runner, result);
   }
-  result.recompute_share = measureShare(optimized_runner, rounds);
+  result.recompute_share = measureShare(*measured, rounds);
   return result;
 }
 

@@ -44,6 +44,9 @@ struct Verdict {
 struct Verification {
   Verdict verdict;
   Parity optimized_parity;  ///< with TorchScript's optimisation on, for information
+  /// With it on the original can't be trained, for this reason: it is compared and measured without
+  /// alone, and the optimised model too if the same holds of it. Empty: it can.
+  std::string original_error;
   /// Bytes: the original's smallest peak, with optimisation on or off, and the other's largest.
   int64_t original_peak = std::numeric_limits<int64_t>::max();
   int64_t optimized_peak = 0;

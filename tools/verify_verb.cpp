@@ -107,7 +107,10 @@ void printResult(const Verification& result, const ModelFile& optimized, int ste
   const std::string compared =
       "parity, " + std::to_string(steps) + (steps == 1 ? " step" : " steps");
   printParity(compared.c_str(), result.verdict.parity);
-  if (result.optimized_parity.worst() != Match::kBitwise) {
+  if (!result.original_error.empty()) {
+    std::printf("with TorchScript's own optimisation on, the original can't be trained: %s\n",
+                result.original_error.c_str());
+  } else if (result.optimized_parity.worst() != Match::kBitwise) {
     printParity("with TorchScript's own optimisation on, which rounds differently",
                 result.optimized_parity);
   }
