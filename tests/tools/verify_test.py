@@ -183,6 +183,25 @@ def test_optimize_verifies_what_it_writes(tmp_path):
     assert "trains               bitwise  with the original, 4 steps" in text
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_step_under_autocast(tmp_path, dtype):
+    options = ("--autocast", dtype)
+    model, out, report = optimize(tmp_path, "conv_net", "script", "75%", *options, "--verify")
+    assert report["parity"] == "bitwise" and report["recomputed"] > 0
+    assert report["peak_bytes"]["measured"] <= report["budget"]
+    _, _, without = optimize(tmp_path, "conv_net", "script", "75%")
+    assert report["peak_bytes"]["original"] < without["peak_bytes"]["original"]
+    result = remat_opt.run("verify", model, out, "--input", models.spec("conv_net"), *options)
+    note = f"planned for loss random gradients and not random gradients under {dtype} autocast"
+    assert result.returncode == 0 and note in result.stderr
+
+
+def test_autocast_names_its_dtypes(tmp_path):
+    model = models.save("mlp", tmp_path / "model.pt")
+    arguments = ("plan", model, "--input", models.ROWS, "--autocast", "int8")
+    assert "bfloat16 or float16" in remat_opt.fail(2, *arguments)
+
+
 class Forget(torch.nn.Module):
     def forward(self, x):
         return torch.ops.verify_test.forgetful(x)
