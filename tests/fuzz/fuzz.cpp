@@ -2,10 +2,12 @@
 // or crashes is shrunk and written as a case for tests/fuzz/cases.
 
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -143,6 +145,11 @@ int runCase(const std::string& path) {
 }  // namespace remat::fuzz
 
 int main(int argc, char** argv) {
+  // Threads of kernels would outnumber the processes' cores. OpenMP reads this when it is loaded.
+  if (setenv("OMP_NUM_THREADS", "1", /*replace=*/0) == 0 && std::getenv("REMAT_FUZZ") == nullptr) {
+    setenv("REMAT_FUZZ", "1", 1);
+    execv("/proc/self/exe", argv);
+  }
   remat::fuzz::Arguments arguments;
   CLI::App app("Trains random programs in eager mode and optimised, side by side");
   app.add_option("--programs", arguments.programs, "How many have to be trainable")

@@ -28,7 +28,7 @@ class Generator {
     Program program;
     std::vector<std::string> values = {"x"};
     if (chance(0.8)) assign(program.statements, values, "torch.linear(x, self.w0, self.bias)", "x");
-    addBlock(program.statements, values, /*depth=*/0, number(6, 30));
+    addBlock(program.statements, values, /*depth=*/0, number(6, 22));
     program.outputs.push_back(values.back());
     for (int64_t i = number(0, 3); i > 1; --i) program.outputs.push_back(pick(values));
     program.form = static_cast<Program::Form>(number(0, 3));

@@ -70,6 +70,19 @@ Side train(Model model, const Trial& trial) {
   return side;
 }
 
+/// Where the trial's budget is out of reach, the lowest peak that is not.
+OptimizeResult optimizeFor(const Trial& trial, OptimizeOptions options) {
+  const torch::jit::Module source = copyOf(trial.module);
+  const std::vector<c10::IValue> inputs{inputOf(trial, /*call=*/0)};
+  try {
+    return optimize(source, inputs, options);
+  } catch (const BudgetError&) {
+    if (options.budget.kind == Budget::Kind::kMinimum) throw;
+  }
+  options.budget.kind = Budget::Kind::kMinimum;
+  return optimize(source, inputs, options);
+}
+
 Outcome outcome(Verdict verdict, std::string detail, int64_t replayed = 0,
                 std::string rewritten = {}) {
   return {verdict, std::move(detail), replayed, std::move(rewritten)};
@@ -137,8 +150,7 @@ Outcome run(const Trial& given) {
   torch::jit::Module optimized;
   std::string rewritten;
   try {
-    const torch::jit::Module source = copyOf(trial.module);
-    OptimizeResult result = optimize(source, {inputOf(trial, /*call=*/0)}, options);
+    OptimizeResult result = optimizeFor(trial, options);
     if (!result.changed) return outcome(Verdict::kUnchanged, result.reason_unchanged);
     rewritten = std::move(result.after_ir);
     optimized = trial.saved ? throughArchive(result.module) : result.module;

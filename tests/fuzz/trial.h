@@ -30,7 +30,7 @@ Variant variantNamed(const std::string& name);
 struct Trial {
   torch::jit::Module module;  ///< with `forward(self, x: Tensor)`
   uint64_t seed = 0;          ///< of x and of every step
-  Budget budget;
+  Budget budget;              ///< where it can't be met, the minimum
   Variant variant = Variant::kPlain;
   bool input_grad = false;           ///< x requires grad
   bool saved = false;                ///< the optimised model goes through an archive
