@@ -100,6 +100,18 @@ TEST(RematTest, AResultKeepsItsBudgetAndItsGradients) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], actual[i])) << i;
 }
 
+TEST(RematTest, TheLowestPeakOfACurveCanBeAskedFor) {
+  const Analysis analysis = analyze(sample(), inputsOf(), lowest());
+  OptimizeOptions options;
+  options.profile_json = ir::toJson(analysis.profile);
+  const ir::Plan least = planCurve(analysis, {}, options).back();
+  options.budget.kind = Budget::Kind::kBytes;
+  options.budget.bytes = least.predicted_peak;
+  const OptimizeResult result = optimize(sample(), inputsOf(), options);
+  EXPECT_EQ(result.plan.predicted_peak, least.predicted_peak);
+  EXPECT_LE(result.measured_peak, least.predicted_peak);
+}
+
 TEST(RematTest, AModelThatFitsStaysAsItIs) {
   const OptimizeResult result = optimize(sample(), inputsOf(), optionsFor(1.5));
   EXPECT_FALSE(result.changed);
