@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -142,6 +143,23 @@ int runCase(const std::string& path) {
 }
 
 }  // namespace
+
+int runFuzz(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Trains random programs in eager mode and optimised, side by side");
+  app.add_option("--programs", arguments.programs, "How many have to be trainable")
+      ->capture_default_str();
+  app.add_option("--seed", arguments.seed, "Of the first program")->capture_default_str();
+  app.add_option("--jobs", arguments.jobs, "Processes")->capture_default_str();
+  app.add_option("--only", arguments.only, "Prints and runs the program of this seed");
+  app.add_option("--case", arguments.file, "Runs this .ir file and prints what Remat made of it");
+  app.add_option("--out", arguments.out, "Folder for what differs")->capture_default_str();
+  app.add_flag("--verbose", arguments.verbose, "Also says why a program was not compared");
+  CLI11_PARSE(app, argc, argv);
+  if (!arguments.file.empty()) return runCase(arguments.file);
+  return arguments.only >= 0 ? one(arguments) : fuzz(arguments);
+}
+
 }  // namespace remat::fuzz
 
 int main(int argc, char** argv) {
@@ -150,17 +168,10 @@ int main(int argc, char** argv) {
     setenv("REMAT_FUZZ", "1", 1);
     execv("/proc/self/exe", argv);
   }
-  remat::fuzz::Arguments arguments;
-  CLI::App app("Trains random programs in eager mode and optimised, side by side");
-  app.add_option("--programs", arguments.programs, "How many have to be trainable")
-      ->capture_default_str();
-  app.add_option("--seed", arguments.seed, "Of the first program")->capture_default_str();
-  app.add_option("--jobs", arguments.jobs, "Processes")->capture_default_str();
-  app.add_option("--only", arguments.only, "Prints and runs the program of this seed");
-  app.add_option("--out", arguments.out, "Folder for what differs")->capture_default_str();
-  app.add_flag("--verbose", arguments.verbose, "Also says why a program was not compared");
-  app.add_option("--case", arguments.file, "Runs this .ir file and prints what Remat made of it");
-  CLI11_PARSE(app, argc, argv);
-  if (!arguments.file.empty()) return remat::fuzz::runCase(arguments.file);
-  return arguments.only >= 0 ? remat::fuzz::one(arguments) : remat::fuzz::fuzz(arguments);
+  try {
+    return remat::fuzz::runFuzz(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fuzz: %s\n", error.what());
+    return 1;
+  }
 }
