@@ -24,13 +24,13 @@ enum class Form : uint8_t {
 
 /// Ops that autocast casts when functional but not when in place (exp_, pow_, rsqrt_, addcmul_,
 /// index_put_, …) are left out: there the two forms round differently. So is masked_fill_: the
-/// functional form's result is contiguous, whatever the strides of its input.
+/// functional form's result is contiguous, whatever the strides of its input. So are elu_, selu_
+/// and celu_: in place their derivative is computed from the result, by another formula.
 Form formOf(const Node& node) {
   if (!node.kind().is_aten()) return Form::kNone;
   return llvm::StringSwitch<Form>(node.kind().toUnqualString())
-      .Cases("relu_", "relu6_", "hardtanh_", "leaky_relu_", "elu_", "selu_", Form::kSameDtype)
-      .Cases("celu_", "silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_",
-             Form::kSameDtype)
+      .Cases("relu_", "relu6_", "hardtanh_", "leaky_relu_", Form::kSameDtype)
+      .Cases("silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_", Form::kSameDtype)
       .Cases("sigmoid_", "tanh_", "dropout_", Form::kSameDtype)
       .Cases("abs_", "neg_", "sqrt_", "sin_", "cos_", "erf_", Form::kSameDtype)
       .Cases("floor_", "ceil_", "round_", "clamp_", "clamp_min_", "clamp_max_", Form::kSameDtype)

@@ -317,9 +317,11 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
       result.module = analysis.prepared;
       break;
     }
-    if (!bounded || result.measured_peak <= asked) {
+    if (!bounded) {
+      result.plan.budget = std::max(result.plan.budget, result.measured_peak);
       break;
     }
+    if (result.measured_peak <= asked) break;
     if (given || attempt + 1 == kAttempts) {
       const std::string plans =
           given ? "with the given plan; plan anew, for a lower budget"

@@ -1,6 +1,8 @@
 #include "runtime/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cmath>
 #include <limits>
@@ -32,11 +34,31 @@ at::Tensor expanded(const at::Tensor& tensor, const Attention& attention) {
   return tensor.repeat_interleave(attention.query.size(-3) / tensor.size(-3), -3);
 }
 
-}  // namespace
+/// What autocast makes of an operator's argument while it is on.
+at::Tensor autocast(const at::Tensor& tensor) {
+  const c10::DeviceType device = tensor.device().type();
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
+}
 
-at::Tensor attentionWeights(const Attention& attention) {
+bool isAutocastOn(const at::Tensor& tensor) {
+  return at::autocast::is_autocast_enabled(tensor.device().type());
+}
+
+/// Runs `compute` as autocast runs what scaled_dot_product_attention does: with its arguments cast,
+/// and off inside.
+template <typename Compute>
+at::Tensor withoutAutocast(Attention attention, const Compute& compute) {
+  const c10::DeviceType device = attention.query.device().type();
+  attention.query = autocast(attention.query);
+  attention.key = autocast(attention.key);
+  if (attention.mask.has_value()) attention.mask = autocast(*attention.mask);
+  const c10::impl::ExcludeDispatchKeyGuard off(
+      c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(device)));
+  return compute(attention);
+}
+
+at::Tensor plainWeights(const Attention& attention) {
   const at::Tensor& q = attention.query;
-  if (!(attention.dropout > 0)) return at::empty({0}, q.options());
   const double scale = attention.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const double root = std::sqrt(std::abs(scale));
   const at::Tensor query = accurate(q, q) * (scale < 0 ? -root : root);
@@ -53,6 +75,14 @@ at::Tensor attentionWeights(const Attention& attention) {
   return at::_safe_softmax(weights, -1);
 }
 
+}  // namespace
+
+at::Tensor attentionWeights(const Attention& attention) {
+  if (!(attention.dropout > 0)) return at::empty({0}, attention.query.options());
+  return isAutocastOn(attention.query) ? withoutAutocast(attention, plainWeights)
+                                       : plainWeights(attention);
+}
+
 at::Tensor applyAttention(const at::Tensor& weights, const Attention& attention,
                           const at::Tensor& value) {
   if (!(attention.dropout > 0)) {
@@ -60,8 +90,14 @@ at::Tensor applyAttention(const at::Tensor& weights, const Attention& attention,
                                             0.0, attention.causal, attention.scale,
                                             attention.grouped);
   }
-  const at::Tensor& q = attention.query;
-  return at::matmul(weights, expanded(accurate(value, q), attention)).to(q.scalar_type());
+  const auto compute = [&](const at::Tensor& v) {
+    return [&weights, v](const Attention& given) {
+      const at::Tensor& q = given.query;
+      return at::matmul(weights, expanded(accurate(v, q), given)).to(q.scalar_type());
+    };
+  };
+  return isAutocastOn(value) ? withoutAutocast(attention, compute(autocast(value)))
+                             : compute(value)(attention);
 }
 
 }  // namespace remat::runtime

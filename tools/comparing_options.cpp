@@ -45,7 +45,9 @@ void noteDeterminism(const Verdict& verdict) {
 }
 
 std::string differenceText(const Verdict& verdict) {
-  return verdict.first_difference.empty() ? "" : ", first in " + verdict.first_difference;
+  const std::string own =
+      verdict.deterministic ? "" : " (which differs from itself when it is run again)";
+  return own + (verdict.first_difference.empty() ? "" : ", first in " + verdict.first_difference);
 }
 
 }  // namespace remat::tools

@@ -200,7 +200,7 @@ const Texts& stateWrites() {
   static const Texts texts = {
       "self.scale.mul_(0.9)",
       "self.scale.add_({a}.detach().mean([0]), alpha=0.1)",
-      "self.last = {a}.detach()[0]",
+      "self.last = ({a} * 1.0).detach()[0]",
       "self.last.copy_({a}.detach()[1])",
       "self.scale = self.scale * 1.1",
       "self.count.add_(1)",
