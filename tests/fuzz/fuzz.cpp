@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
   // Threads of kernels would outnumber the processes' cores. OpenMP reads this when it is loaded.
   if (setenv("OMP_NUM_THREADS", "1", /*replace=*/0) == 0 && std::getenv("REMAT_FUZZ") == nullptr) {
     setenv("REMAT_FUZZ", "1", 1);
-    execv("/proc/self/exe", argv);
+    execv(argv[0], argv);
   }
   try {
     return remat::fuzz::runFuzz(argc, argv);
