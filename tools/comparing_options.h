@@ -25,7 +25,8 @@ Comparing comparingOptions(const ComparingOptions& options);
 /// Says on stderr where the original's own kernels are not deterministic.
 void noteDeterminism(const Verdict& verdict);
 
-/// `: first in the value that aten::gelu makes at …`; empty where that isn't known.
+/// `, first in the value that aten::gelu makes at …`; empty where that isn't known and the original
+/// does not differ from itself.
 std::string differenceText(const Verdict& verdict);
 
 }  // namespace remat::tools

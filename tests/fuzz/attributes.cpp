@@ -6,6 +6,8 @@
 #include <functional>
 #include <regex>
 
+#include "tests/runtime/support.h"
+
 namespace remat::fuzz {
 namespace {
 
@@ -88,16 +90,7 @@ torch::jit::Module moduleFor(const std::string& text, uint64_t seed) {
           attribute.name, tensor.set_requires_grad(attribute.kind == Kind::kParameter), false);
     }
   }
-  if (!mentions(text, "no_grad")) return module;
-  torch::jit::Module guard("NoGrad");
-  guard.define(R"(
-def __enter__(self) -> None:
-    torch.set_grad_enabled(False)
-
-def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
-    torch.set_grad_enabled(True)
-)");
-  module.register_module("no_grad", guard);
+  if (mentions(text, "no_grad")) runtime::test::addNoGrad(module);
   return module;
 }
 

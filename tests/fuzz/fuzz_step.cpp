@@ -16,25 +16,14 @@
 
 #include "passes/value_tensors.h"
 #include "tests/fuzz/attributes.h"
+#include "tests/runtime/support.h"
 
 namespace remat::fuzz {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
-Tensors copies(const Tensors& tensors) {
-  Tensors copied;
-  for (const at::Tensor& tensor : tensors) {
-    copied.push_back(tensor.defined() ? tensor.detach().clone() : at::Tensor());
-  }
-  return copied;
-}
-
-/// Numbers that depend on the shape alone.
-at::Tensor rootGradient(const at::Tensor& output) {
-  const at::Tensor steps = at::arange(output.numel(), output.options().dtype(at::kFloat));
-  return steps.mul(0.7).sin().reshape(output.sizes()).to(output.scalar_type());
-}
+using runtime::test::copies;
+using runtime::test::rootGradient;
+using runtime::test::Tensors;
 
 /// The outputs that need gradients, and a gradient for each.
 struct Roots {

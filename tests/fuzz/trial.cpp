@@ -14,9 +14,12 @@
 #include "runtime/statistics.h"
 #include "tests/fuzz/attributes.h"
 #include "tests/fuzz/fuzz_step.h"
+#include "tests/runtime/support.h"
 
 namespace remat::fuzz {
 namespace {
+
+using runtime::test::copyOf;
 
 constexpr int kCalls = 4;
 constexpr std::array<const char*, static_cast<size_t>(Variant::kCount)> kVariants = {
@@ -24,18 +27,6 @@ constexpr std::array<const char*, static_cast<size_t>(Variant::kCount)> kVariant
     "dropped", "first-output", "second-order", "other-thread"};
 constexpr std::array<const char*, static_cast<size_t>(Verdict::kCount)> kVerdicts = {
     "untrainable", "refused", "unchanged", "same", "different"};
-
-/// The same module with tensors of its own; parameters are leaves.
-torch::jit::Module copyOf(const torch::jit::Module& module) {
-  const at::NoGradGuard no_grad;
-  torch::jit::Module copy = module.deepcopy();
-  auto original = module.parameters().begin();
-  for (at::Tensor parameter : copy.parameters()) {
-    parameter.set_requires_grad((*original).requires_grad());
-    ++original;
-  }
-  return copy;
-}
 
 torch::jit::Module throughArchive(const torch::jit::Module& module) {
   std::stringstream stream;

@@ -130,8 +130,6 @@ Tensors tensorsIn(const IValue& value) {
   return tensors;
 }
 
-namespace {
-
 Tensors copies(const Tensors& tensors) {
   Tensors copied;
   for (const at::Tensor& tensor : tensors) {
@@ -140,13 +138,10 @@ Tensors copies(const Tensors& tensors) {
   return copied;
 }
 
-/// Numbers that depend on the shape alone.
 at::Tensor rootGradient(const at::Tensor& output) {
   const at::Tensor steps = at::arange(output.numel(), output.options().dtype(at::kFloat));
   return steps.mul(0.7).sin().reshape(output.sizes()).to(output.scalar_type());
 }
-
-}  // namespace
 
 StepResult step(Module& module, const std::vector<IValue>& inputs, int seed,
                 const Forward& forward) {

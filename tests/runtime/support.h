@@ -56,6 +56,11 @@ std::vector<IValue> freshInputs(const std::vector<IValue>& inputs);
 /// Every tensor in a module's result, in order.
 Tensors tensorsIn(const IValue& value);
 
+/// Their bytes, detached; undefined ones stay undefined.
+Tensors copies(const Tensors& tensors);
+/// A gradient for `output`: numbers that depend on its shape alone.
+at::Tensor rootGradient(const at::Tensor& output);
+
 /// What a training step leaves behind.
 struct StepResult {
   Tensors outputs;
