@@ -127,7 +127,7 @@ std::string difference(const Tensors& a, const Tensors& b, const char* what, boo
 
 }  // namespace
 
-Model eagerly(torch::jit::Module module) {
+Model eagerly(const torch::jit::Module& module) {
   const auto graph = module.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
   const auto code = std::make_shared<torch::jit::Code>(graph, "forward");
@@ -139,7 +139,7 @@ Model eagerly(torch::jit::Module module) {
   return {module, forward};
 }
 
-Model asScript(torch::jit::Module module) {
+Model asScript(const torch::jit::Module& module) {
   const torch::jit::Method method = module.get_method("forward");
   return {module, [method](const at::Tensor& x) { return method({x}); }};
 }

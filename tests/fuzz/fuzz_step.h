@@ -27,9 +27,9 @@ struct Model {
 
 /// Operator after operator, as eager mode runs them. TorchScript with its optimisation off is not
 /// quite that: it leaves out what nothing reads, also where that draws random numbers.
-Model eagerly(torch::jit::Module module);
+Model eagerly(const torch::jit::Module& module);
 /// As TorchScript runs it.
-Model asScript(torch::jit::Module module);
+Model asScript(const torch::jit::Module& module);
 
 /// x of call number `call`.
 at::Tensor inputOf(const Trial& trial, int call);
