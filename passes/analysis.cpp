@@ -50,7 +50,16 @@ int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOp
     state.restore();
     return outcome.peak_bytes;
   };
-  const int64_t plain = measure(/*optimized=*/false);
+  int64_t plain = 0;
+  try {
+    plain = measure(/*optimized=*/false);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw StepError(
+        std::string("the model's own training step fails, before anything is changed: ") +
+        error.what_without_backtrace());
+  }
   try {
     return std::min(plain, measure(/*optimized=*/true));
   } catch (const StepError&) {

@@ -3,12 +3,14 @@
 #include "passes/remat.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include "ir/outline.h"
 #include "ir/profile.h"
 #include "passes/max_batch.h"
+#include "passes/training_step.h"
 
 namespace remat {
 namespace {
@@ -193,6 +195,24 @@ TEST(RematTest, MistakesAreNamed) {
   EXPECT_NE(errorOf<RematError>(options).find("two batch sizes are needed"), std::string::npos);
   options.profile_batches = {2, 1000};
   EXPECT_NE(errorOf<RematError>(options).find("batch 1000"), std::string::npos);
+}
+
+TEST(RematTest, AModelThatCantBeTrainedIsNamedAsTheCause) {
+  Module module("Writes");
+  module.register_parameter("w", at::ones({64, 64}).set_requires_grad(true), /*is_buffer=*/false);
+  module.define(R"(
+def forward(self, x: Tensor) -> Tensor:
+    y = torch.matmul(x, self.w)
+    x.mul_(2)
+    return y
+)");
+  try {
+    optimize(module, inputsOf(), lowest());
+    FAIL() << "trained";
+  } catch (const StepError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("the model's own training step fails"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("modified by an inplace operation"));
+  }
 }
 
 TEST(RematTest, KeptModulesAreNotRecomputed) {
