@@ -202,23 +202,24 @@ std::vector<StorageProfile> readStorages(const json::Array& rows) {
 
 std::vector<SlotProfile> readSlots(const json::Array& rows, size_t nodes, size_t values,
                                    size_t storages) {
-  const std::array<size_t, 3> counts{nodes, values, storages};
+  const std::array<size_t, 4> counts{nodes, values, storages, values};
   std::vector<SlotProfile> slots;
   for (const json::Value& value : rows) {
     const std::string where = indexed("slot", slots.size());
     const json::Array* row = value.getAsArray();
-    if (row == nullptr || row->size() != counts.size()) {
-      fail(where, "expected [node, value, storage]");
+    if (row == nullptr || row->size() < counts.size() - 1 || row->size() > counts.size()) {
+      fail(where, "expected [node, value, storage] or [node, value, storage, cast of]");
     }
-    std::array<int32_t, 3> ids{};
-    for (size_t field = 0; field < counts.size(); ++field) {
+    std::array<int32_t, 4> ids{-1, -1, -1, -1};
+    for (size_t field = 0; field < row->size(); ++field) {
       auto id = (*row)[field].getAsInteger();
       if (!id || *id < -1 || *id >= static_cast<int64_t>(counts[field])) {
         fail(where, "index " + llvm::Twine(field) + " of [node, value, storage] is out of range");
       }
       ids[field] = static_cast<int32_t>(*id);
     }
-    slots.push_back({ids[0], ids[1], ids[2]});
+    if (ids[1] >= 0 && ids[3] >= 0) fail(where, "it holds a value and is a cast of one");
+    slots.push_back({ids[0], ids[1], ids[2], ids[3]});
   }
   return slots;
 }
@@ -256,7 +257,9 @@ std::string toJson(const Profile& profile) {
   }
   json::Array slots;
   for (const SlotProfile& slot : profile.slots) {
-    slots.push_back(json::Array{slot.node, slot.value, slot.storage});
+    json::Array row{slot.node, slot.value, slot.storage};
+    if (slot.cast_of >= 0) row.push_back(slot.cast_of);
+    slots.push_back(std::move(row));
   }
   json::Array backward;
   for (const BackwardStep& step : profile.backward) {

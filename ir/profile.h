@@ -63,6 +63,7 @@ struct SlotProfile {
   int32_t node = -1;     ///< index into Profile::nodes
   int32_t value = -1;    ///< the value whose bytes it is; -1: internal to the op
   int32_t storage = -1;  ///< -1: undefined tensor or no storage
+  int32_t cast_of = -1;  ///< the value that autocast made it of; `value` is -1 then
 };
 
 /// One execution of one autograd node, or (node == -1) what runs outside of the region's nodes: a

@@ -32,7 +32,10 @@ void CutSeeds::estimateLifetimes() {
     if (op.slot < 0) continue;
     const int32_t s = model_.slots[op.slot].storage;
     const int32_t instant = forward + static_cast<int32_t>(i);
-    if (op.kind == SimulationModel::OpKind::kRelease) kept_until_[s] = instant;
+    if (op.kind == SimulationModel::OpKind::kRelease) {
+      const int32_t cast = model_.slots[op.slot].cast;
+      kept_until_[cast >= 0 ? cast : s] = instant;
+    }
     if (op.kind == SimulationModel::OpKind::kUnpack) {
       if (replay_first_[s] < 0) replay_first_[s] = instant;
       replay_last_[s] = instant + 1;
@@ -73,6 +76,15 @@ CutPrices CutSeeds::pricesAt(const std::vector<double>& price_until) const {
     prices.keep[s] =
         static_cast<double>(model_.storages[s].bytes) * (price_until[until] - price_until[from]);
   }
+  const auto last = static_cast<int32_t>(price_until.size()) - 1;
+  prices.cast.resize(model_.storages.size(), 0);
+  for (const SimulationModel::Slot& slot : model_.slots) {
+    if (slot.cast < 0) continue;
+    const int32_t from = std::min(dropped_[slot.cast] + 1, last);
+    const int32_t until = std::max(from, kept_until_[slot.cast] + 1);
+    prices.cast[slot.storage] += static_cast<double>(model_.storages[slot.cast].bytes) *
+                                 (price_until[until] - price_until[from]);
+  }
   for (size_t node = 0; node < model_.nodes.size(); ++node) {
     double price = model_.nodes[node].seconds;
     for (int32_t s : model_.node_allocs[static_cast<int32_t>(node)]) {
@@ -98,6 +110,11 @@ void CutSeeds::sweepPrices(int steps) {
     const double per_byte = seconds / bytes * std::pow(10.0, -3 + 5.0 * step / steps);
     for (int32_t s : model_.candidates) {
       prices.keep[s] = per_byte * static_cast<double>(model_.storages[s].bytes);
+    }
+    prices.cast.assign(model_.storages.size(), 0);
+    for (const SimulationModel::Slot& slot : model_.slots) {
+      if (slot.cast < 0) continue;
+      prices.cast[slot.storage] += per_byte * static_cast<double>(model_.storages[slot.cast].bytes);
     }
     const std::vector<char> keep = toProfile(cut_.solve(prices));
     archive_.offer(simulator_.evaluate(keep), keep);

@@ -65,7 +65,8 @@ bool sameStructure(const ir::Profile& a, const ir::Profile& b) {
   return a.graph_hash == b.graph_hash && sameList(a.nodes, b.nodes, sameNode) &&
          sameList(a.slots, b.slots,
                   [](const ir::SlotProfile& x, const ir::SlotProfile& y) {
-                    return x.node == y.node && x.value == y.value && x.storage == y.storage;
+                    return x.node == y.node && x.value == y.value && x.storage == y.storage &&
+                           x.cast_of == y.cast_of;
                   }) &&
          sameList(a.storages, b.storages,
                   [](const ir::StorageProfile& x, const ir::StorageProfile& y) {

@@ -192,10 +192,15 @@ void GroupReplayer::materialise(int32_t value) {
 
 void GroupReplayer::unpack(const Model::Slot& slot) {
   if (!cached_[slot.value]) materialise(slot.value);
-  const int32_t held =
-      state_.replayed[slot.storage] ? heldBy(slot.value, slot.storage) : slot.storage;
-  hold(held);
-  in_use_.push_back(held);
+  if (slot.cast >= 0) {
+    result_->steps.push_back({model_.storages[slot.cast].bytes, 0});
+    in_use_.push_back(allocate(slot.cast));
+  } else {
+    const int32_t held =
+        state_.replayed[slot.storage] ? heldBy(slot.value, slot.storage) : slot.storage;
+    hold(held);
+    in_use_.push_back(held);
+  }
   if (pending_[slot.value] > 0) pending_[slot.value]--;
   if (cached_[slot.value] && asked(slot.value) == 0) dropCached(slot.value);
 }

@@ -24,7 +24,7 @@ class SavedBytes {
   explicit SavedBytes(const ir::Profile& profile)
       : profile_(profile), saved_(savedStorages(profile)), inside_(profile.nodes.size()) {
     for (const ir::SlotProfile& slot : profile.slots) {
-      if (slot.node >= 0 && slot.value < 0 && slot.storage >= 0)
+      if (slot.node >= 0 && slot.value < 0 && slot.cast_of < 0 && slot.storage >= 0)
         inside_[slot.node].insert(slot.storage);
     }
   }

@@ -37,6 +37,7 @@ LowerBound::LowerBound(Simulator& simulator) : model_(simulator.model()), cut_(m
       for (int32_t i = held.begin; i <= held.end; ++i) base_[i] -= model_.storages[s].bytes;
     });
   }
+  findCasts(timeline);
   floor_ = base_.empty() ? 0 : *std::max_element(base_.begin(), base_.end());
   findEnds();
   multiplier_.assign(base_.size(), 0);
@@ -44,7 +45,9 @@ LowerBound::LowerBound(Simulator& simulator) : model_(simulator.model()), cut_(m
   change_.resize(base_.size() + 1);
   prices_.keep.assign(model_.storages.size(), 0);
   for (const SimulationModel::Node& node : model_.nodes) prices_.recompute.push_back(node.seconds);
+  prices_.cast.assign(model_.storages.size(), 0);
   pays_.resize(model_.storages.size());
+  pays_casts_.resize(model_.storages.size());
   available_.resize(model_.values.size());
   replayed_.resize(model_.nodes.size());
 }
@@ -57,7 +60,7 @@ void LowerBound::findUses() {
     const SimulationModel::BackwardOp& op = model_.backward[i];
     if (op.kind != SimulationModel::OpKind::kUnpack) continue;
     const SimulationModel::Slot& slot = model_.slots[op.slot];
-    if (slot.value < 0 || !model_.storages[slot.storage].candidate) continue;
+    if (slot.value < 0 || slot.cast >= 0 || !model_.storages[slot.storage].candidate) continue;
     const int32_t first = index.forward + static_cast<int32_t>(i) + 1;
     const int32_t last = std::min(index.use_end[i], index.end - 1);
     std::vector<Span>& uses = uses_[slot.storage];
@@ -66,6 +69,21 @@ void LowerBound::findUses() {
     } else if (first <= last) {
       uses.push_back({first, last});
     }
+  }
+}
+
+/// What autocast made of a storage is there while that is kept. (Where it isn't, each use makes it
+/// again for itself: the bound does without.)
+void LowerBound::findCasts(const Timeline& timeline) {
+  casts_.resize(model_.storages.size());
+  for (const SimulationModel::Slot& slot : model_.slots) {
+    if (slot.cast < 0 || !model_.storages[slot.storage].candidate) continue;
+    std::vector<int32_t>& casts = casts_[slot.storage];
+    if (std::find(casts.begin(), casts.end(), slot.cast) != casts.end()) continue;
+    casts.push_back(slot.cast);
+    const SimulationModel::Storage& cast = model_.storages[slot.cast];
+    const int32_t last = timeline.last_alive[cast.profile_storage];
+    for (int32_t i = begins_[slot.cast]; i <= last; ++i) base_[i] -= cast.bytes;
   }
 }
 
@@ -86,7 +104,8 @@ void LowerBound::findEnds() {
   for (size_t i = 0; i < model_.backward.size(); ++i) {
     const SimulationModel::BackwardOp& op = model_.backward[i];
     if (op.slot < 0 || op.kind != SimulationModel::OpKind::kRelease) continue;
-    ends_[model_.slots[op.slot].storage] = forward + static_cast<int32_t>(i);
+    const SimulationModel::Slot& slot = model_.slots[op.slot];
+    ends_[slot.cast >= 0 ? slot.cast : slot.storage] = forward + static_cast<int32_t>(i);
   }
   endUnsaved();
 }
@@ -137,9 +156,11 @@ void LowerBound::endUnsaved() {
 /// pays_ which storages it keeps and needs.
 double LowerBound::price(const std::vector<char>& keep, const CutPrices& prices) {
   std::fill(pays_.begin(), pays_.end(), 0);
+  std::fill(pays_casts_.begin(), pays_casts_.end(), 0);
   std::fill(available_.begin(), available_.end(), 0);
   std::fill(replayed_.begin(), replayed_.end(), 0);
   stack_.clear();
+  double sum = 0;
   const auto ask = [&](int32_t value) {
     if (model_.values[value].at_hand || available_[value] != 0) return;
     available_[value] = 1;
@@ -147,10 +168,14 @@ double LowerBound::price(const std::vector<char>& keep, const CutPrices& prices)
   };
   for (const SimulationModel::Slot& slot : model_.slots) {
     if (!slot.unpacked || slot.value < 0 || !model_.storages[slot.storage].candidate) continue;
-    ask(model_.storages[slot.storage].root);
-    if (keep[slot.storage] == 0) ask(slot.value);
+    if (slot.cast < 0 || keep[slot.storage] == 0) ask(model_.storages[slot.storage].root);
+    if (keep[slot.storage] == 0) {
+      ask(slot.value);
+    } else if (slot.cast >= 0 && pays_casts_[slot.storage] == 0) {
+      pays_casts_[slot.storage] = 1;
+      sum += prices.cast[slot.storage];
+    }
   }
-  double sum = 0;
   while (!stack_.empty()) {
     const int32_t value = stack_.back();
     stack_.pop_back();
@@ -183,10 +208,16 @@ double LowerBound::round(int64_t budget) {
       per_byte += price_until_[held.end + 1] - price_until_[held.begin];
     });
     prices_.keep[s] = static_cast<double>(model_.storages[s].bytes) * per_byte;
-    total += prices_.keep[s];
+    prices_.cast[s] = 0;
+    for (const int32_t cast : casts_[s]) {
+      if (ends_[cast] < begins_[cast]) continue;
+      prices_.cast[s] += static_cast<double>(model_.storages[cast].bytes) *
+                         (price_until_[ends_[cast] + 1] - price_until_[begins_[cast]]);
+    }
+    total += prices_.keep[s] + prices_.cast[s];
   }
   for (double seconds : prices_.recompute) total += seconds;
-  const auto edges = static_cast<double>(model_.candidates.size() + model_.nodes.size());
+  const auto edges = static_cast<double>(2 * model_.candidates.size() + model_.nodes.size());
   double bound = price(cut_.solve(prices_), prices_) - edges * kRounding * total;
   for (size_t i = 0; i < base_.size(); ++i) {
     bound += multiplier_[i] * static_cast<double>(base_[i] - budget);
@@ -198,6 +229,14 @@ double LowerBound::round(int64_t budget) {
 void LowerBound::step(int64_t budget, double distance) {
   std::fill(change_.begin(), change_.end(), 0);
   for (int32_t s : model_.candidates) {
+    if (pays_casts_[s] != 0) {
+      for (const int32_t cast : casts_[s]) {
+        if (ends_[cast] < begins_[cast]) continue;
+        const auto bytes = static_cast<double>(model_.storages[cast].bytes);
+        change_[begins_[cast]] += bytes;
+        change_[ends_[cast] + 1] -= bytes;
+      }
+    }
     if (pays_[s] == 0) continue;
     const auto bytes = static_cast<double>(model_.storages[s].bytes);
     visitHeld(s, ends_[s], [&](Span held) {

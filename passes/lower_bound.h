@@ -52,6 +52,7 @@ class LowerBound {
   };
 
   void findUses();
+  void findCasts(const Timeline& timeline);
   void findEnds();
   void endUnsaved();
   template <typename Visit>
@@ -64,16 +65,18 @@ class LowerBound {
   MinCut cut_;
   std::vector<int64_t> base_;
   int64_t floor_ = 0;
-  std::vector<std::vector<Span>> uses_;  ///< by model storage, in order, apart from each other
+  std::vector<std::vector<int32_t>> casts_;  ///< by model storage: what slots hold in its place
+  std::vector<std::vector<Span>> uses_;      ///< by model storage, in order, apart from each other
   std::vector<int32_t> begins_;      ///< by model storage: first instant that keeping it adds to
   std::vector<int32_t> ends_;        ///< last such instant; before the first: none
   std::vector<double> multiplier_;   ///< by instant, seconds per byte
   std::vector<double> price_until_;  ///< sum of the multipliers of earlier instants
   CutPrices prices_;
   // Of the round's cut.
-  std::vector<char> pays_;       ///< by storage
-  std::vector<char> available_;  ///< by value
-  std::vector<char> replayed_;   ///< by node
+  std::vector<char> pays_casts_;  ///< by storage
+  std::vector<char> pays_;        ///< by storage
+  std::vector<char> available_;   ///< by value
+  std::vector<char> replayed_;    ///< by node
   std::vector<int32_t> stack_;
   std::vector<double> change_;  ///< by instant
 };

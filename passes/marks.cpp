@@ -89,6 +89,12 @@ std::vector<char> recomputedStorages(const PlanningInput& input, const ir::Plan&
     if (slot.value >= 0 && slot.storage >= 0 && kept[slot.storage] == 0) {
       needed[slot.value] = 1;
     }
+    if (slot.cast_of < 0) continue;
+    const std::vector<int32_t>& storages = profile.values[slot.cast_of].storages;
+    if (std::all_of(storages.begin(), storages.end(),
+                    [&](int32_t storage) { return kept[storage] == 0; })) {
+      needed[slot.cast_of] = 1;
+    }
   }
   std::vector<char> recomputed(profile.storages.size(), 0);
   for (auto node = profile.nodes.rbegin(); node != profile.nodes.rend(); ++node) {

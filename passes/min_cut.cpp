@@ -38,6 +38,7 @@ MinCut::MinCut(const SimulationModel& model) : model_(model) {
   }
   recomputed_.assign(model.storages.size(), -1);
   keep_edge_.assign(model.storages.size(), -1);
+  cast_edge_.assign(model.storages.size(), -1);
   for (int32_t storage : model.candidates) {
     const int32_t root = model.storages[storage].root;
     recomputed_[storage] = vertices_++;
@@ -48,7 +49,12 @@ MinCut::MinCut(const SimulationModel& model) : model_(model) {
   for (const SimulationModel::Slot& slot : model.slots) {
     if (!slot.unpacked || slot.value < 0 || recomputed_[slot.storage] < 0) continue;
     const int32_t root = model.storages[slot.storage].root;
-    addEdge(kSource, available_[root], kInfinite);
+    if (slot.cast < 0) {
+      addEdge(kSource, available_[root], kInfinite);
+    } else if (cast_edge_[slot.storage] < 0) {
+      cast_edge_[slot.storage] = static_cast<int32_t>(edges_.size());
+      addEdge(kSource, recomputed_[slot.storage], 0);
+    }
     if (slot.value != root && available_[slot.value] >= 0) {
       addEdge(recomputed_[slot.storage], available_[slot.value], kInfinite);
     }
@@ -140,6 +146,7 @@ std::vector<char> MinCut::solve(const CutPrices& prices) {
   double sum = 1e-30;
   for (double price : prices.keep) sum += price;
   for (double price : prices.recompute) sum += price;
+  for (double price : prices.cast) sum += price;
   // A price that is no number (the sum has overflowed) or below nothing counts as nothing: an edge
   // of negative capacity would never be used up.
   auto toInteger = [&](double price) {
@@ -149,6 +156,8 @@ std::vector<char> MinCut::solve(const CutPrices& prices) {
   for (size_t edge = 0; edge < edges_.size(); ++edge) edges_[edge].capacity = initial_[edge];
   for (int32_t storage : model_.candidates) {
     edges_[keep_edge_[storage]].capacity = toInteger(prices.keep[storage]);
+    if (cast_edge_[storage] < 0 || prices.cast.empty()) continue;
+    edges_[cast_edge_[storage]].capacity = toInteger(prices.cast[storage]);
   }
   for (size_t node = 0; node < model_.nodes.size(); ++node) {
     if (replay_edge_[node] < 0) continue;

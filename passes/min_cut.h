@@ -12,6 +12,8 @@ namespace remat {
 struct CutPrices {
   std::vector<double> keep;       ///< by model storage: for keeping it
   std::vector<double> recompute;  ///< by model node: for replaying it
+  /// By model storage: for holding what autocast made of it, which goes with keeping it.
+  std::vector<double> cast;
 };
 
 /// The cheapest plan under linear prices: which storages to keep so that every saved slot can be
@@ -25,6 +27,7 @@ struct CutPrices {
 ///     available(view) ─∞→ replayed(its node)
 ///     recomputed(s) ─∞→ available(view)    a slot saved s through that view, so the replay goes on
 ///     to it replayed(n) ─∞→ available(input of n) replayed(n) ─recompute(n)→ sink
+///     source ─cast(s)→ recomputed(s)           some slot saved a cast of s and is unpacked
 ///
 /// Whatever lies on the source's side of the cut is true; a value that is available and not
 /// recomputed is kept. A value that can't be recomputed has no vertex: it is at hand and its bytes
@@ -61,6 +64,7 @@ class MinCut {
   std::vector<Edge> edges_;
   std::vector<int64_t> initial_;      ///< by edge: capacity of the unpriced ones
   std::vector<int32_t> keep_edge_;    ///< by storage
+  std::vector<int32_t> cast_edge_;    ///< by storage; -1: no slot saved a cast of it
   std::vector<int32_t> replay_edge_;  ///< by node
   std::vector<int32_t> first_;        ///< by vertex: into order_
   std::vector<int32_t> order_;        ///< edges, by tail

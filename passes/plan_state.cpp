@@ -79,6 +79,7 @@ void PlanState::decide(int32_t storage, char decision) {
   for (int32_t value : index_.storage_values[storage]) values_.add(value);
   for (int32_t slot : index_.storage_slots[storage]) {
     if (model_.slots[slot].value >= 0) values_.add(model_.slots[slot].value);
+    if (model_.slots[slot].cast >= 0) storages_.add(model_.slots[slot].cast);
   }
 }
 
@@ -259,10 +260,11 @@ std::pair<MemoryCurve::Point, bool> PlanState::endOf(int32_t s) const {
   for (int32_t id : index_.storage_slots[s]) {
     const Model::Slot& slot = model_.slots[id];
     if (!state_.isHandle(slot)) {
+      if (slot.cast >= 0 && slot.cast != s) continue;
       persists = true;
       backward = std::max(backward, index_.slot_release[id]);
       if (slot.outlives_release) backward = std::max(backward, index_.slot_use_end[id]);
-    } else if (!state_.recomputable[slot.value]) {
+    } else if (slot.cast < 0 && !state_.recomputable[slot.value]) {
       backward = std::max(backward, index_.slot_use_end[id]);
     }
   }

@@ -37,6 +37,7 @@ SimulationIndex::SimulationIndex(const SimulationModel& model)
     const SimulationModel::Slot& from = model.slots[slot];
     if (from.value >= 0) of_value[from.value].push_back(static_cast<int32_t>(slot));
     of_storage[from.storage].push_back(static_cast<int32_t>(slot));
+    if (from.cast >= 0) of_storage[from.cast].push_back(static_cast<int32_t>(slot));
   }
   value_slots = toRows(of_value);
   storage_slots = toRows(of_storage);

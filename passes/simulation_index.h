@@ -18,8 +18,8 @@ struct SimulationIndex {
   Rows value_consumers;  ///< nodes
   Rows value_slots;      ///< slots that match the value
   Rows storage_values;   ///< values that hold the storage
-  Rows storage_slots;
-  Rows slot_unpacks;  ///< instants, ascending
+  Rows storage_slots;    ///< that hold the storage, or a cast of it
+  Rows slot_unpacks;     ///< instants, ascending
 
   std::vector<int32_t> slot_release;  ///< by slot: instant
   std::vector<int32_t> slot_use_end;  ///< by slot: instant after which no node computes with what

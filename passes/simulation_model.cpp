@@ -32,6 +32,7 @@ struct SimulationModel::Builder {
     }
     model.measured_peak = profile.peak_bytes;
     findRoots();
+    findCasts();
     collectNodes();
     collectStorages();
     collectValues();
@@ -55,6 +56,35 @@ struct SimulationModel::Builder {
         root[storage] = static_cast<int32_t>(value);
       }
     }
+  }
+
+  /// Storages that only hold what autocast made of one value, whose own storage may be decided on.
+  void findCasts() {
+    std::vector<char> other(profile.storages.size(), 0);
+    for (const ir::ValueProfile& value : profile.values) {
+      for (int32_t storage : value.storages) other[storage] = 1;
+    }
+    cast_of.assign(profile.storages.size(), -1);
+    for (const ir::SlotProfile& slot : profile.slots) {
+      if (slot.storage < 0) continue;
+      int32_t& of = cast_of[slot.storage];
+      if (slot.cast_of < 0 || (of >= 0 && of != slot.cast_of)) other[slot.storage] = 1;
+      of = slot.cast_of;
+    }
+    for (size_t storage = 0; storage < cast_of.size(); ++storage) {
+      int32_t& of = cast_of[storage];
+      if (of < 0) continue;
+      const std::vector<int32_t>& storages = profile.values[of].storages;
+      if (other[storage] != 0 || storages.size() != 1 ||
+          profile.storages[storages[0]].role != StorageRole::kValue) {
+        of = -1;
+      }
+    }
+  }
+
+  /// Whether the storage's end follows from who holds it, not from the profile.
+  bool isHeld(int32_t storage) const {
+    return profile.storages[storage].role == StorageRole::kValue || cast_of[storage] >= 0;
   }
 
   /// No tensor, no producer, or at hand without holding anything that a plan decides on: a
@@ -117,25 +147,27 @@ struct SimulationModel::Builder {
       for (const Event& event : profile.nodes[node.profile_node].events) {
         if (event.kind != EventKind::kAlloc && event.kind != EventKind::kFree) continue;
         const ir::StorageProfile& storage = profile.storages[event.id];
-        const bool is_value = storage.role == StorageRole::kValue;
+        const bool is_held = isHeld(event.id);
         if (event.kind == EventKind::kFree) {
-          if (is_value) continue;
+          if (is_held) continue;
           node.forward.free(storage.bytes);
           if (llvm::is_contained(own, event.id)) replay.free(storage.bytes);
           continue;
         }
-        if (is_value && isDecided(event.id)) continue;
+        if (is_held && isDecided(event.id)) continue;
         node.forward.alloc(storage.bytes);
         replay.alloc(storage.bytes);
         own.push_back(event.id);
-        if (!is_value) continue;
+        if (!is_held) continue;
         const auto id = static_cast<int32_t>(model.storages.size());
         model.profile_to_model[event.id] = id;
         model.storages.emplace_back();
         model.storages.back().bytes = storage.bytes;
         model.storages.back().profile_storage = event.id;
         model.storages.back().dies_after = static_cast<int32_t>(&node - model.nodes.data());
-        model.node_allocs.push(id);
+        // A replay of the node makes the cast for itself alone.
+        model.storages.back().cast = cast_of[event.id] >= 0;
+        if (!model.storages.back().cast) model.node_allocs.push(id);
       }
       node.replay_peak = replay.peak;
     }
@@ -246,11 +278,24 @@ struct SimulationModel::Builder {
       Slot to;
       to.storage = storage;
       to.value = from.value < 0 ? -1 : value_id[from.value];
+      if (model.storages[storage].cast && makeCast(from.cast_of, to)) {
+        slot_id[slot] = static_cast<int32_t>(model.slots.size());
+        model.slots.push_back(to);
+        continue;
+      }
       model.storages[storage].slots++;
       if (to.value < 0) model.storages[storage].opaque_slots++;
       slot_id[slot] = static_cast<int32_t>(model.slots.size());
       model.slots.push_back(to);
     }
+  }
+
+  /// Whether the slot's cast is one of a value whose storage may be decided on.
+  bool makeCast(int32_t value, Slot& slot) const {
+    const int32_t source = model.profile_to_model[profile.values[value].storages[0]];
+    if (source < 0 || value_id[value] < 0) return false;
+    slot = {value_id[value], source, slot.storage};
+    return true;
   }
 
   /// Unpacking matters where the slot can be a handle, or where its kept tensor is dropped while in
@@ -272,7 +317,7 @@ struct SimulationModel::Builder {
           case EventKind::kAlloc:
           case EventKind::kFree: {
             const ir::StorageProfile& storage = profile.storages[event.id];
-            if (storage.role == StorageRole::kValue) break;
+            if (isHeld(event.id)) break;
             if (event.kind == EventKind::kAlloc) {
               bulk.alloc(storage.bytes);
             } else {
@@ -321,6 +366,7 @@ struct SimulationModel::Builder {
   const ir::Profile& profile;
   SimulationModel& model;
   std::vector<int32_t> root;           ///< by profile storage: value
+  std::vector<int32_t> cast_of;        ///< by profile storage: the value it is a cast of; -1: none
   std::vector<char> replayable;        ///< by profile storage: every node that makes or views it is
   std::vector<int32_t> node_position;  ///< by profile node
   std::vector<int32_t> value_id;       ///< by profile value

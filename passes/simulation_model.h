@@ -34,9 +34,9 @@ class Rows {
 /// happen in every plan are one sum.
 ///
 /// Ids here are the model's own: a *node* executes, a *value* is a tensor with a producer, a
-/// *storage* is a kValue storage that a node allocates. Times of all three are program positions.
-/// Build it once per profile; it holds no reference to the profile and is stale as soon as the
-/// profile or the legality changes.
+/// *storage* is a kValue storage, or a cast of one, that a node allocates. Times of all three are
+/// program positions. Build it once per profile; it holds no reference to the profile and is stale
+/// as soon as the profile or the legality changes.
 struct SimulationModel {
   /// Bytes that come and go in a run of events: `peak` above its start at most, `delta` at its end.
   struct Bulk {
@@ -68,18 +68,22 @@ struct SimulationModel {
     int32_t profile_storage = -1;
     int32_t root = -1;        ///< value; -1: none with a producer
     int32_t dies_after = -1;  ///< node after which no value in the executor's hands holds it
-    int32_t slots = 0;        ///< saved slots on it
+    int32_t slots = 0;        ///< saved slots that hold it
     int32_t opaque_slots =
         0;  ///< of these, the ones that match no value and therefore keep it in every plan
     bool candidate = false;  ///< the planner may decide to recompute it
     bool dropped = false;    ///< a candidate that is recomputed whatever the plan says
     bool escapes = false;    ///< never dies in the step
     bool internal = false;   ///< stands for what a node saved inside of itself
+    bool cast = false;       ///< what autocast made of a value
   };
 
   struct Slot {
     int32_t value = -1;
     int32_t storage = -1;
+    /// What was saved is not the value but what autocast made of it: where the value's storage is
+    /// kept, the slot holds this one instead, and else makes it again from the value. -1: no cast.
+    int32_t cast = -1;
     bool outlives_release = false;  ///< dropped by autograd while its node still computes with it
     bool unpacked = false;          ///< some backward asks for it
   };

@@ -109,7 +109,13 @@ at::Tensor SlotHooks::unpackKept() const {
     error.add_context("while Remat handed back the saved value " + name_);
     throw;
   }
-  return cast_ ? tensor.to(dtype_) : tensor;
+  return cast_ ? castAgain(tensor) : tensor;
+}
+
+/// As autocast made it in the forward, and the same view of that.
+at::Tensor SlotHooks::castAgain(const at::Tensor& source) const {
+  at::Tensor cast = source.to(dtype_);
+  return view_ ? cast.as_strided(view_->sizes, view_->strides, view_->offset) : cast;
 }
 
 at::Tensor SlotHooks::unpackHandle() const {
@@ -117,17 +123,17 @@ at::Tensor SlotHooks::unpackHandle() const {
   at::Tensor tensor = frame_->use(value_, element_);
   TORCH_CHECK(tensor.sizes() == c10::IntArrayRef(source_.sizes), "remat: recomputing ", name_,
               " gave sizes ", tensor.sizes(), " where the forward had ", source_.sizes);
-  if (cast_) {
-    return tensor.to(dtype_);
-  }
-  TORCH_CHECK(tensor.scalar_type() == dtype_, "remat: recomputing ", name_, " gave dtype ",
+  TORCH_CHECK(cast_ || tensor.scalar_type() == dtype_, "remat: recomputing ", name_, " gave dtype ",
               tensor.scalar_type(), " where the forward had ", dtype_);
+  TORCH_CHECK(!view_ || Geometry(tensor) == source_, "remat: recomputing ", name_, " gave strides ",
+              tensor.strides(), " and offset ", tensor.storage_offset(), " where the forward had ",
+              source_.strides, " and ", source_.offset, ", and the backward needs a view of it");
+  if (cast_) {
+    return castAgain(tensor);
+  }
   if (!view_) {
     return tensor;
   }
-  TORCH_CHECK(Geometry(tensor) == source_, "remat: recomputing ", name_, " gave strides ",
-              tensor.strides(), " and offset ", tensor.storage_offset(), " where the forward had ",
-              source_.strides, " and ", source_.offset, ", and the backward needs a view of it");
   return tensor.as_strided(view_->sizes, view_->strides, view_->offset);
 }
 
@@ -157,11 +163,18 @@ void SlotHooks::keep(std::string name) {
 void SlotHooks::keepCast(const at::Tensor& source, std::string name) {
   scope_ = nullptr;
   name_ = std::move(name);
-  cast_ = true;
   dtype_ = noted_.scalar_type();
+  noteCast(source);
   noted_.reset();
   const CapturePause pause;
   kept_.emplace(source);
+}
+
+void SlotHooks::noteCast(const at::Tensor& source) {
+  cast_ = true;
+  if (noted_.sizes() != source.sizes() || noted_.strides() != source.strides()) {
+    view_ = Geometry(noted_);
+  }
 }
 
 void SlotHooks::handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
@@ -185,8 +198,8 @@ void SlotHooks::handle(std::shared_ptr<Frame> frame, int32_t value, int32_t elem
 
 void SlotHooks::handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
                            const at::Tensor& source) {
+  noteCast(source);
   handle(std::move(frame), value, element, source);
-  cast_ = true;
 }
 
 void SlotHooks::observe(std::shared_ptr<SlotObserver> observer, int32_t slot) {

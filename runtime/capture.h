@@ -65,6 +65,8 @@ class SlotHooks final : public torch::autograd::SavedVariableHooks {
   };
 
   at::Tensor unpackKept() const;
+  void noteCast(const at::Tensor& source);
+  at::Tensor castAgain(const at::Tensor& source) const;
   at::Tensor unpackHandle() const;
 
   CaptureScope* scope_;  ///< null once decided
@@ -77,6 +79,7 @@ class SlotHooks final : public torch::autograd::SavedVariableHooks {
   bool cast_ = false;
   Geometry source_;               ///< of the handle's value in the forward
   std::optional<Geometry> view_;  ///< of the saved tensor, if it was only a part of the value
+                                  ///< or another view of its cast
   at::ScalarType dtype_ = at::kFloat;
   std::shared_ptr<SlotObserver> observer_;
   int32_t slot_ = -1;

@@ -6,6 +6,9 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <string>
+#include <unordered_set>
+
 #include "runtime/dropout.h"
 #include "runtime/node_call.h"
 #include "runtime/statistics.h"
@@ -267,7 +270,7 @@ void Execution::decideSlot(int32_t index, SlotHooks& slot) {
   const int32_t producer = found.value < 0 ? -1 : program_->producer[found.value];
   const bool external = producer < 0 || program_->nodes[producer].is_get_attribute;
   if (recordsSlots()) {
-    observer_->slotSaved(slot, {index, found.cast ? -1 : found.value, found.cast,
+    observer_->slotSaved(slot, {index, found.cast ? -1 : found.value, found.cast ? found.value : -1,
                                 found.cast && external ? found.source : nullptr});
     return;
   }
@@ -292,18 +295,30 @@ void Execution::decideSlot(int32_t index, SlotHooks& slot) {
 
 namespace {
 
-/// Whether `saved` is what autocast made of `source`: its gradient function is a cast whose only
-/// input is `source`.
+/// Whether an autograd node belongs to an operator whose result is a view of its first argument, of
+/// all of it.
+bool isOfWholeView(const std::string& autograd_node) {
+  static const std::unordered_set<std::string> kNames = {
+      "ViewBackward0",      "UnsafeViewBackward0", "ReshapeAliasBackward0", "TBackward0",
+      "TransposeBackward0", "PermuteBackward0",    "ExpandBackward0",       "UnsqueezeBackward0",
+      "SqueezeBackward0",   "SqueezeBackward1",    "SqueezeBackward2"};
+  return kNames.count(autograd_node) != 0;
+}
+
+/// Whether `saved` is what autocast made of `source`, or a view of it (linear saves its input with
+/// fewer dimensions, and its weight transposed): behind the views' gradient functions lies that of
+/// a cast whose only input is `source`.
 bool isCastOf(const at::Tensor& saved, const at::Tensor& source) {
-  const auto& cast = saved.grad_fn();
-  if (cast == nullptr || cast->name() != "ToCopyBackward0" || cast->num_outputs() != 1 ||
-      !source.requires_grad()) {
+  if (!source.requires_grad() || saved.grad_fn() == nullptr || saved.device() != source.device() ||
+      saved.scalar_type() == source.scalar_type() ||
+      saved.storage().nbytes() != static_cast<size_t>(source.numel()) * saved.itemsize()) {
     return false;
   }
-  const auto& edge = cast->next_edge(0);
-  return edge.function != nullptr && edge == torch::autograd::impl::gradient_edge(source) &&
-         saved.sizes() == source.sizes() && saved.strides() == source.strides() &&
-         saved.device() == source.device() && saved.scalar_type() != source.scalar_type();
+  const torch::autograd::Node* node = saved.grad_fn().get();
+  while (node != nullptr && isOfWholeView(node->name())) node = node->next_edge(0).function.get();
+  return node != nullptr && node->name() == "ToCopyBackward0" && node->num_outputs() == 1 &&
+         node->next_edge(0).is_valid() &&
+         node->next_edge(0) == torch::autograd::impl::gradient_edge(source);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class ExecutionObserver {
   struct Saved {
     int32_t node = -1;                     ///< that saved it, the one just run
     int32_t value = -1;                    ///< -1: internal, or what autocast made of a value
-    bool cast = false;                     ///< autocast made it
+    int32_t cast_of = -1;                  ///< the value that autocast made it of
     const at::Tensor* external = nullptr;  ///< what it made it of, if that stays at hand anyway
   };
   /// One slot that the node just run saved. Decides the slot (keeps it, observed).

@@ -134,9 +134,11 @@ class Recording::Recorder final : public ExecutionObserver,
       const bool holds = saved.defined() && saved.has_storage() && saved.storage().nbytes() > 0;
       if (holds && what.external == nullptr) {
         entry.storage = storageOf(saved);
+        entry.cast_of = what.cast_of;
         // No node's internals: a cast goes with the value it was made of.
         if (what.value < 0) {
-          setRole(entry.storage, what.cast ? ir::StorageRole::kOutput : ir::StorageRole::kInternal);
+          setRole(entry.storage,
+                  what.cast_of >= 0 ? ir::StorageRole::kOutput : ir::StorageRole::kInternal);
         }
       }
       id = static_cast<int32_t>(profile_.slots.size());

@@ -29,7 +29,7 @@ Profile sample() {
   node.events = {{EventKind::kAlloc, 0}, {EventKind::kFree, 1}};
   profile.nodes = {node};
   profile.values = {{"x", "float[2]", true, -1, 0, {}}, {"y", "float[2]", true, 0, 1, {0}}};
-  profile.slots = {{0, 1, 0}, {0, -1, -1}};
+  profile.slots = {{0, 1, 0}, {0, -1, -1}, {0, -1, 1, 1}};
   BackwardStep step;
   step.node = 0;
   step.seconds = 1e-7;
@@ -76,7 +76,9 @@ TEST(ProfileTest, SurvivesJson) {
   EXPECT_EQ(after.values[0].producer, -1);
   EXPECT_EQ(after.storages[0].bytes, before.storages[0].bytes);
   EXPECT_EQ(after.storages[1].role, StorageRole::kInternal);
+  EXPECT_EQ(after.slots[0].cast_of, -1);
   EXPECT_EQ(after.slots[1].storage, -1);
+  EXPECT_EQ(after.slots[2].cast_of, 1);
   EXPECT_EQ(after.backward[0].events[1].kind, EventKind::kApplyEnd);
   EXPECT_EQ(after.backward[1].node, -1);
 }
@@ -117,6 +119,8 @@ TEST(ProfileTest, SaysWhatIsWrongWithAFile) {
       {"\"events\":[2,1,3,-1,4,0]", "\"events\":[9,1]", "'events' holds 9"},
       {"\"slots\":[[0,1,0]", "\"slots\":[[0,1,7]", "slot 0"},
       {"\"slots\":[[0,1,0]", "\"slots\":[[0,1]", "slot 0: expected"},
+      {"[0,-1,1,1]", "[0,-1,1,2]", "slot 2: index 3"},
+      {"[0,-1,1,1]", "[0,0,1,1]", "slot 2: it holds a value and is a cast of one"},
       {",1],[8,3]]", ",1],[8,9]]", "storage 1: unknown role"},
       {",1],[8,3]]", ",1],[-8,3]]", "storage 1: bad number of bytes"},
       {"\"producer\":0", "\"producer\":1", "value 1: 'producer' holds 1"},

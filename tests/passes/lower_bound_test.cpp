@@ -16,7 +16,7 @@ constexpr uint64_t kSteps = 400;
 
 /// A random step in which even the smallest storages may be recomputed.
 Simulator randomStep(std::mt19937_64& random, int ops) {
-  PlanningInput input = testing::randomProfile(random, ops);
+  PlanningInput input = testing::randomProfile(random, ops, /*casts=*/ops % 2 == 0);
   input.minimum_bytes = 1;
   return Simulator(input);
 }

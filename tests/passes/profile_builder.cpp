@@ -66,6 +66,14 @@ int32_t ProfileBuilder::add(const Op& op) {
     details.slots.push_back(static_cast<int32_t>(input_.profile.slots.size()));
     input_.profile.slots.push_back({node_id, value, input_.profile.values[value].storages.front()});
   }
+  for (int32_t value : op.saved_casts) {
+    const ir::ValueProfile& source = input_.profile.values[value];
+    if (source.producer < 0) continue;
+    const int64_t bytes = input_.profile.storages[source.storages.front()].bytes;
+    details.slots.push_back(static_cast<int32_t>(input_.profile.slots.size()));
+    const int32_t cast = newStorage((bytes + 1) / 2, StorageRole::kOutput);
+    input_.profile.slots.push_back({node_id, -1, cast, value});
+  }
   if (op.internal_bytes > 0) {
     details.slots.push_back(static_cast<int32_t>(input_.profile.slots.size()));
     input_.profile.slots.push_back(
@@ -124,7 +132,9 @@ void ProfileBuilder::recordForward() {
     }
     for (int32_t slot : details.slots) {
       const int32_t storage = profile.slots[slot].storage;
-      if (profile.storages[storage].role == StorageRole::kInternal) alloc(events, storage);
+      const bool own = profile.storages[storage].role == StorageRole::kInternal ||
+                       profile.slots[slot].cast_of >= 0;
+      if (own) alloc(events, storage);
       holders_[storage]++;
     }
     if (scratch >= 0) free(events, scratch);

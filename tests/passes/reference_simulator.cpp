@@ -124,8 +124,37 @@ class Reference {
     return result;
   }
 
+  /// The value whose cast the slot saved, if nothing but such slots hold the cast; -1.
+  int32_t castOf(int32_t slot) const {
+    const int32_t storage = profile_.slots[slot].storage;
+    const int32_t of = profile_.slots[slot].cast_of;
+    if (storage < 0 || of < 0 || profile_.values[of].storages.size() != 1) return -1;
+    if (profile_.storages[profile_.values[of].storages[0]].role != StorageRole::kValue) return -1;
+    for (const ir::SlotProfile& other : profile_.slots) {
+      if (other.storage == storage && other.cast_of != of) return -1;
+    }
+    for (const ir::ValueProfile& value : profile_.values) {
+      if (std::count(value.storages.begin(), value.storages.end(), storage) > 0) return -1;
+    }
+    return of;
+  }
+
+  bool isCast(int32_t storage) const {
+    for (size_t slot = 0; slot < profile_.slots.size(); ++slot) {
+      const auto id = static_cast<int32_t>(slot);
+      if (profile_.slots[slot].storage == storage && castOf(id) >= 0) return true;
+    }
+    return false;
+  }
+
+  /// The value that a slot which is a handle recomputes.
+  int32_t valueOf(int32_t slot) const {
+    return castOf(slot) >= 0 ? castOf(slot) : profile_.slots[slot].value;
+  }
+
   bool isHandle(int32_t slot) const {
     const ir::SlotProfile& profile = profile_.slots[slot];
+    if (castOf(slot) >= 0) return !kept_[profile_.values[castOf(slot)].storages[0]];
     return profile.value >= 0 && profile.storage >= 0 &&
            profile_.storages[profile.storage].role == StorageRole::kValue &&
            !kept_[profile.storage];
@@ -133,7 +162,7 @@ class Reference {
 
   int need(int32_t v) const {
     int result = 0;
-    for (int32_t slot : handles_) result += profile_.slots[slot].value == v;
+    for (int32_t slot : handles_) result += valueOf(slot) == v;
     for (int32_t node : consumers(v)) {
       for (int32_t output : recomputableOutputs(node)) {
         if (need(output) > 0) {
@@ -149,7 +178,7 @@ class Reference {
     const ir::StorageProfile& storage = profile_.storages[event.id];
     if (event.kind == EventKind::kAlloc) {
       recorded_[event.id] = std::make_shared<Bytes>(meter_, storage.bytes);
-    } else if (storage.role != StorageRole::kValue) {
+    } else if (storage.role != StorageRole::kValue && !isCast(event.id)) {
       recorded_.erase(event.id);
     }
   }
@@ -171,13 +200,17 @@ class Reference {
       const auto id = static_cast<int32_t>(slot);
       if (isHandle(id)) {
         handles_.insert(id);
+      } else if (castOf(id) >= 0) {
+        slots_[id] = recorded_[profile_.slots[slot].storage];
       } else {
         slots_[id] = original_[profile_.slots[slot].storage].lock();
       }
     }
     // The allocation itself holds nothing once somebody could have taken it.
     for (const Event& event : profile.events) {
-      if (profile_.storages[event.id].role == StorageRole::kValue) recorded_.erase(event.id);
+      if (profile_.storages[event.id].role == StorageRole::kValue || isCast(event.id)) {
+        recorded_.erase(event.id);
+      }
     }
     for (int32_t v = 0; v < valueCount(); ++v) {
       const ir::ValueProfile& value = profile_.values[v];
@@ -267,22 +300,28 @@ class Reference {
       if (slots_.count(slot) > 0) in_use_.push_back(slots_[slot]);
       return;
     }
-    if (!recomputable(profile.value)) {
-      in_use_.push_back(boundaries_.at(profile.value).at(profile.storage));
+    const int32_t value = valueOf(slot);
+    if (!recomputable(value)) {
+      in_use_.push_back(boundaries_.at(value).at(profile.storage));
       return;
     }
     std::set<int32_t> nodes;
-    collect(profile.value, nodes);
+    collect(value, nodes);
     std::map<int32_t, int> in_run;
-    in_run[profile.value]++;
+    in_run[value]++;
     for (int32_t node : nodes) {
       const std::vector<int32_t>& all = profile_.nodes[node].inputs;
       for (int32_t v : std::set<int32_t>(all.begin(), all.end())) in_run[v]++;
     }
     for (int32_t node : nodes) replay(node, in_run);
-    in_use_.push_back(cache_.at(profile.value).at(profile.storage));
-    --pending_[profile.value];
-    if (asked(profile.value) == 0) cache_.erase(profile.value);
+    if (castOf(slot) >= 0) {
+      const int64_t bytes = profile_.storages[profile.storage].bytes;
+      in_use_.push_back(std::make_shared<Bytes>(meter_, bytes));
+    } else {
+      in_use_.push_back(cache_.at(value).at(profile.storage));
+    }
+    --pending_[value];
+    if (asked(value) == 0) cache_.erase(value);
   }
 
   void backward(const ir::BackwardStep& step) {
@@ -290,7 +329,9 @@ class Reference {
       switch (event.kind) {
         case EventKind::kAlloc:
         case EventKind::kFree:
-          if (profile_.storages[event.id].role != StorageRole::kValue) apply(event);
+          if (profile_.storages[event.id].role != StorageRole::kValue && !isCast(event.id)) {
+            apply(event);
+          }
           break;
         case EventKind::kUnpack:
           unpack(event.id);

@@ -156,7 +156,7 @@ PlanningInput transformer(int layers, int64_t width) {
   return builder.finish({net.linear(x, 4 * hidden, 10 * linear_seconds, 10 * weight)});
 }
 
-PlanningInput randomProfile(std::mt19937_64& random, int ops) {
+PlanningInput randomProfile(std::mt19937_64& random, int ops, bool casts) {
   auto below = [&](uint64_t n) { return static_cast<int32_t>(random() % n); };
   ProfileBuilder builder;
   std::vector<int32_t> values{builder.argument(100, false), builder.argument(40, true)};
@@ -184,6 +184,9 @@ PlanningInput randomProfile(std::mt19937_64& random, int ops) {
       if (below(8) == 0) op.views_of = {0};
       for (int32_t input : op.inputs) {
         if (below(2) == 0) op.saved.push_back(input);
+      }
+      for (int32_t input : op.inputs) {
+        if (casts && below(3) == 0) op.saved_casts.push_back(input);
       }
       if (below(3) == 0) op.saved.push_back(builder.valueCount());
       if (below(5) == 0) op.internal_bytes = 5 + below(50);

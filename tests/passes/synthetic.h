@@ -26,6 +26,8 @@ class ProfileBuilder {
     int64_t scratch_bytes = 0;        ///< while it runs, forward and backward
     bool replayable = true;
     bool differentiable = true;
+    /// Values of which the op's autograd node saves what autocast made of them, half as large.
+    std::vector<int32_t> saved_casts = {};
   };
 
   /// A value that lived before the step. A parameter's gradient stays until the step's end.
@@ -81,7 +83,7 @@ PlanningInput bottleneckNet(const std::vector<int>& blocks);
 PlanningInput transformer(int layers, int64_t width);
 
 /// A small random step with views, lists, residual edges, ops of several results, ops that must not
-/// be replayed, internals, scratch and opaque slots.
-PlanningInput randomProfile(std::mt19937_64& random, int ops);
+/// be replayed, internals, scratch and opaque slots; `casts`: and saved casts.
+PlanningInput randomProfile(std::mt19937_64& random, int ops, bool casts = false);
 
 }  // namespace remat::testing

@@ -119,6 +119,44 @@ def forward(self, x: Tensor) -> Tensor:
   EXPECT_LE(forward(optimized(module)), 16);
 }
 
+TEST_F(AutocastTest, ACastThatAnOperatorLooksAtOtherwiseIsOneToo) {
+  // linear saves its input with two dimensions and its weight transposed, and the source of one is
+  // not dense.
+  const Module module = makeModule(
+      R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.linear(torch.tanh(x), self.w)
+    t = torch.sin(x).transpose(0, 1)
+    return (torch.linear(t[:, :3], self.w).sum() + torch.linear(torch.tanh(h.float()), self.w).sum())
+)",
+      {{"w", randomTensor({32, 32})}});
+  const at::Tensor x = randomTensor({4, 16, 32}, true);
+  const Module remat = optimized(module, {"aten::linear"});
+  const int64_t before = liveBytes();
+  const Tensors of{x, remat.attr("w").toTensor()};
+  at::Tensor y;
+  {
+    const Autocast autocast;
+    y = Module(remat).forward({x}).toTensor();
+  }
+  // Of the three linears' results one is saved, by float().
+  EXPECT_LE(liveBytes() - before, 4 * 16 * 32 * 4 + 64);
+  at::Tensor expected;
+  {
+    const Autocast autocast;
+    const at::Tensor w = module.attr("w").toTensor();
+    const at::Tensor h = at::linear(of[0].tanh(), of[1]);
+    const at::Tensor t = of[0].sin().transpose(0, 1);
+    expected = at::linear(t.slice(1, 0, 3), of[1]).sum() +
+               at::linear(h.to(at::kFloat).tanh(), of[1]).sum();
+  }
+  EXPECT_TRUE(at::equal(expected, y));
+  replayedNodes();
+  const Tensors gradients = torch::autograd::grad({y}, of);
+  EXPECT_GT(replayedNodes(), 0);
+  expectSame(torch::autograd::grad({expected}, of), gradients, "gradient");
+}
+
 TEST_F(AutocastTest, ANormWithoutWeightsIsReplayedInItsStatisticsPrecision) {
   // Only the float32 statistics make the norm of a bfloat16 input compute in float32.
   const Module module = makeModule(R"(

@@ -136,6 +136,26 @@ class Attention(nn.Module):
         return self.head(x)
 
 
+class TransformerBlock(nn.Module):
+    """Pre-norm, with eager attention over four-dimensional heads."""
+
+    def __init__(self, width: int = 64, heads: int = 4):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, tokens, width = x.shape
+        heads = self.qkv(self.norm1(x)).view(batch, tokens, 3, self.heads, width // self.heads)
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = torch.softmax(q @ k.transpose(-2, -1) * 0.2, -1)
+        x = x + self.dropout(self.out((scores @ v).transpose(1, 2).reshape(batch, tokens, width)))
+        return x + self.dropout(self.down(nn.functional.gelu(self.up(self.norm2(x)))))
+
+
 class DroppingAttention(nn.Module):
     """Attention whose probabilities hold most of the memory, with dropout on them."""
 
@@ -160,6 +180,7 @@ class Scalar(Trunk):
 
 ROWS = "1024x128"
 IMAGES = "8x3x32x32"
+TOKENS = "8x64x64"
 
 
 def build(name: str) -> nn.Module:
@@ -177,6 +198,7 @@ def build(name: str) -> nn.Module:
         "list_input": ListInput,
         "printing": Printing,
         "attention": Attention,
+        "transformer": lambda: nn.Sequential(TransformerBlock(), TransformerBlock(), nn.Linear(64, 32)),
         "dropping_attention": DroppingAttention,
         "scalar": Scalar,
         "looping": Looping,
@@ -187,7 +209,7 @@ def build(name: str) -> nn.Module:
 
 def spec(name: str) -> str:
     """The --input that fits."""
-    return IMAGES if name in ("conv_net", "residual") else ROWS
+    return {"conv_net": IMAGES, "residual": IMAGES, "transformer": TOKENS}.get(name, ROWS)
 
 
 def sample(name: str) -> Tensor:
