@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "llvm/Support/FormatVariadic.h"
 #include "tools/errors.h"
 
 namespace remat::tools {
@@ -44,10 +45,16 @@ void noteDeterminism(const Verdict& verdict) {
                "other bits. Results are compared within a tolerance\n");
 }
 
-std::string differenceText(const Verdict& verdict) {
-  const std::string own =
-      verdict.deterministic ? "" : " (which differs from itself when it is run again)";
-  return own + (verdict.first_difference.empty() ? "" : ", first in " + verdict.first_difference);
+std::string differenceText(const Verdict& verdict, const std::string& advice) {
+  const std::string first =
+      verdict.first_difference.empty() ? "" : ", first in " + verdict.first_difference;
+  if (verdict.own_difference == 0) return first + advice;
+  return llvm::formatv(
+             "{0}; but the original differs from itself, too, when it is run again, by up "
+             "to {1:e1}, so this says nothing of the rewriting: make its kernels "
+             "deterministic, or say --tolerance",
+             first, verdict.own_difference)
+      .str();
 }
 
 }  // namespace remat::tools

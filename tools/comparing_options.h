@@ -25,8 +25,8 @@ Comparing comparingOptions(const ComparingOptions& options);
 /// Says on stderr where the original's own kernels are not deterministic.
 void noteDeterminism(const Verdict& verdict);
 
-/// `, first in the value that aten::gelu makes at …`; empty where that isn't known and the original
-/// does not differ from itself.
-std::string differenceText(const Verdict& verdict);
+/// `, first in the value that aten::gelu makes at …`, where that is known, and `advice`; or, where
+/// the original is as far from itself, that.
+std::string differenceText(const Verdict& verdict, const std::string& advice);
 
 }  // namespace remat::tools

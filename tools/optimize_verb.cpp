@@ -171,8 +171,8 @@ std::string verifyResult(const OptimizeArguments& arguments, const Session& sess
   noteDeterminism(verdict);
   if (!verdict.same) {
     throw ToolError(kDifference, session.file.path + ": trains otherwise once it is optimised" +
-                                     differenceText(verdict) +
-                                     "; nothing was written. Please report this");
+                                     differenceText(verdict, "; please report this") +
+                                     ". Nothing was written");
   }
   return matchName(verdict.parity.worst());
 }

@@ -83,24 +83,25 @@ Parity compareSides(Runner& original, Runner& optimized, const Comparing& compar
   return parity;
 }
 
-/// Whether a model gives the same bits when its steps are run a second time.
-bool isDeterministic(Runner& runner, int steps, const ShowProgress& progress) {
+/// How a model's steps compare with the same steps run a second time.
+Parity compareWithItself(Runner& runner, const Comparing& comparing, const ShowProgress& progress) {
   progress("running the original's steps again: are its kernels deterministic?");
   std::vector<StepOutcome> outcomes;
   Parity parity;
   for (int run = 0; run < 2; ++run) {
     runner.restore();
-    for (int i = 0; i < steps; ++i) {
+    for (int i = 0; i < comparing.steps; ++i) {
       StepOutcome outcome = runner.run(/*keep_results=*/true);
       if (run == 0) {
         outcomes.push_back(std::move(outcome));
       } else {
-        compareSteps(outcomes.at(i), outcome, kDefaultTolerance, parity);
+        compareSteps(outcomes.at(i), outcome, comparing.tolerance.value_or(kDefaultTolerance),
+                     parity);
       }
     }
   }
   runner.restore();
-  return parity.worst() == Match::kBitwise;
+  return parity;
 }
 
 bool trains(Runner& runner, int steps) {
@@ -121,7 +122,9 @@ Verdict judge(Runner& original, Runner& optimized, const std::function<std::stri
   verdict.parity = compareSides(original, optimized, comparing, progress, draws);
   const Match worst = verdict.parity.worst();
   if (worst == Match::kBitwise) return verdict;
-  verdict.deterministic = isDeterministic(original, comparing.steps, progress);
+  const Parity itself = compareWithItself(original, comparing, progress);
+  verdict.deterministic = itself.worst() == Match::kBitwise;
+  if (itself.worst() == Match::kDifferent) verdict.own_difference = itself.max_difference;
   const bool tolerant = comparing.tolerance.has_value() || !verdict.deterministic;
   verdict.same = worst == Match::kClose && tolerant;
   progress("looking for the first difference");

@@ -37,6 +37,9 @@ struct Verdict {
   Parity parity;     ///< TorchScript's optimisation off on both sides: the original is eager then
   bool same = true;  ///< parity is as good as it has to be
   bool deterministic = true;  ///< false: the original's own kernels gave other bits in a second run
+  /// Above 0: the original is as far from itself in a second run, beyond the tolerance, so that
+  /// nothing can be said of the other model.
+  double own_difference = 0;
   std::string first_difference;  ///< see firstDifference; empty where all is bitwise equal
 };
 

@@ -199,10 +199,12 @@ int verifyModels(const VerifyArguments& arguments) {
   std::fflush(stdout);
   noteDeterminism(result.verdict);
   if (!result.verdict.same) {
-    throw ToolError(kDifference, optimized.path + ": differs from " + session.file.path +
-                                     differenceText(result.verdict) +
-                                     (same_values ? "; don't train with it, and report this"
-                                                  : ": the files hold different parameter values"));
+    throw ToolError(
+        kDifference,
+        optimized.path + ": differs from " + session.file.path +
+            differenceText(result.verdict, same_values
+                                               ? "; don't train with it, and report this"
+                                               : ": the files hold different parameter values"));
   }
   checkBudget(optimized, other_step, result);
   return kDone;
