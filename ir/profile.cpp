@@ -23,6 +23,8 @@ constexpr int kMaxDepth = 16;
 constexpr int64_t kMostBytes = int64_t{1} << 46;
 /// Of all nodes, likewise: the planner counts time in whole picoseconds, and some nodes run often.
 constexpr double kMostSeconds = 1e5;
+/// Of a roofline, per second.
+constexpr double kMostRate = 1e24;
 
 [[noreturn]] void fail(const llvm::Twine& where, const llvm::Twine& what) {
   throw std::runtime_error(("profile: " + where + ": " + what).str());
@@ -238,7 +240,40 @@ std::vector<int64_t> readBatches(const json::Value* entry) {
   return batches;
 }
 
+/// Rounding, origin and roofline are there where they aren't the defaults.
+void readTarget(const json::Object& object, Profile& profile) {
+  constexpr int64_t kMostRounding = int64_t{1} << 30;
+  if (const json::Value* entry = object.get("rounding")) {
+    const auto rounding = entry->getAsInteger();
+    if (!rounding || *rounding < 1 || *rounding > kMostRounding) {
+      fail("'rounding'", "not a number of bytes from 1 up");
+    }
+    profile.rounding = *rounding;
+  }
+  if (const json::Value* entry = object.get("recorded_on")) {
+    const auto device = entry->getAsString();
+    if (!device) fail("'recorded_on'", "not a string");
+    profile.recorded_on = device->str();
+  }
+  if (const json::Value* entry = object.get("roofline")) {
+    const json::Array* rates = entry->getAsArray();
+    const auto rate = [&](size_t i) {
+      const auto value =
+          rates == nullptr || rates->size() != 2 ? llvm::None : (*rates)[i].getAsNumber();
+      if (!value || !(*value > 0 && *value <= kMostRate)) {
+        fail("'roofline'", "expected operations and bytes per second");
+      }
+      return *value;
+    };
+    profile.roofline = {rate(0), rate(1)};
+  }
+}
+
 }  // namespace
+
+int64_t roundedUp(int64_t bytes, int64_t rounding) {
+  return (bytes + rounding - 1) / rounding * rounding;
+}
 
 double Profile::forwardSeconds() const {
   double sum = 0;
@@ -282,6 +317,11 @@ std::string toJson(const Profile& profile) {
   if (!profile.extrapolated_from.empty()) {
     root["extrapolated_from"] = json::Array(profile.extrapolated_from);
   }
+  if (profile.rounding != 1) root["rounding"] = profile.rounding;
+  if (!profile.recorded_on.empty()) root["recorded_on"] = utf8Text(profile.recorded_on);
+  if (profile.roofline.known()) {
+    root["roofline"] = json::Array{profile.roofline.flops, profile.roofline.bytes};
+  }
   std::string out;
   llvm::raw_string_ostream stream(out);
   stream << json::Value(std::move(root));
@@ -311,6 +351,7 @@ Profile profileFromJson(const std::string& text) {
   profile.baseline_peak_bytes = root.bytes("baseline_peak_bytes");
   profile.step_seconds = root.seconds("step_seconds");
   profile.extrapolated_from = readBatches(parsed->getAsObject()->get("extrapolated_from"));
+  readTarget(*parsed->getAsObject(), profile);
 
   const json::Array& nodes = root.array("nodes");
   const json::Array& values = root.array("values");

@@ -41,7 +41,7 @@ struct NodeProfile {
   std::string op;                ///< qualified name, `aten::conv2d`
   std::string module_path;       ///< `layer2.0.relu`; empty where unknown
   std::string source;            ///< `model.py:41`; empty where unknown
-  double seconds = 0;            ///< fastest forward execution, wall time
+  double seconds = 0;            ///< of its forward execution, on the device
   std::vector<int32_t> inputs;   ///< values, redirected through the branches that were taken
   std::vector<int32_t> outputs;  ///< values
   std::vector<Event> events;     ///< kAlloc and kFree while the op ran
@@ -50,7 +50,7 @@ struct NodeProfile {
 /// One value of the region program. Ids are the program's; unexecuted values have no storages.
 struct ValueProfile {
   std::string name;
-  std::string type;       ///< `float[16, 64, 112, 112]`, `int`, …, for people
+  std::string type;       ///< `Float[16, 64, 112, 112]`, `Int`, …: see tensorType
   bool tensor = false;    ///< a tensor or a container of tensors; anything else is simply kept
   int32_t producer = -1;  ///< index into Profile::nodes; -1: argument, parameter or not executed
   int32_t last_use = -1;  ///< index into Profile::nodes after which the executor drops it; a value
@@ -74,6 +74,14 @@ struct BackwardStep {
   std::vector<Event> events;
 };
 
+/// What a device does at most: a step's time is foretold from operations and bytes (see
+/// passes/roofline.h). Both 0: unknown.
+struct Roofline {
+  double flops = 0;  ///< floating-point operations per second
+  double bytes = 0;  ///< moved to and from the device's memory per second
+  bool known() const { return flops > 0 && bytes > 0; }
+};
+
 /// Everything that one training step of a region showed while all of its saved slots were kept.
 ///
 /// Replaying `nodes` and then `backward` event by event gives the step's memory over time. The
@@ -82,7 +90,7 @@ struct Profile {
   static constexpr int kVersion = 1;
 
   std::string graph_hash;  ///< of the prepared graph's text: a profile fits one graph
-  std::string device;      ///< `cpu`, `cuda:0`
+  std::string device;      ///< `cpu`, `cuda:0`: what its bytes and times are for
   std::string inputs;      ///< the sample inputs, see describeInputs
   std::string loss;        ///< of the step, see lossName; empty: not known
   int64_t peak_bytes = 0;  ///< measured in the same step as the events
@@ -92,15 +100,30 @@ struct Profile {
   /// The two batch sizes that were recorded, where all of the above and below was extrapolated from
   /// them; empty where it was measured.
   std::vector<int64_t> extrapolated_from;
+  /// Bytes: storages are multiples of it, as the device's allocator counts them (CUDA's: 512); 1:
+  /// they are as requested.
+  int64_t rounding = 1;
+  /// The device where the step ran, where that is another than `device` (passes/retarget.h); empty
+  /// where they are the same.
+  std::string recorded_on;
+  /// Known: every time is derived from it, and none was measured.
+  Roofline roofline;
   std::vector<NodeProfile> nodes;
   std::vector<ValueProfile> values;
   std::vector<StorageProfile> storages;
   std::vector<SlotProfile> slots;
   std::vector<BackwardStep> backward;
 
+  /// Whether something of it is derived from other steps than those that it is for, so that a step
+  /// measured here says nothing of it.
+  bool derived() const { return !extrapolated_from.empty() || !recorded_on.empty(); }
+
   /// Sum of the nodes' forward seconds: what recompute shares are relative to.
   double forwardSeconds() const;
 };
+
+/// The least multiple of `rounding` that is not below `bytes`.
+int64_t roundedUp(int64_t bytes, int64_t rounding);
 
 /// JSON, one object, versioned. Reading throws std::runtime_error naming what is wrong.
 std::string toJson(const Profile& profile);

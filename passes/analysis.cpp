@@ -17,6 +17,7 @@
 #include "passes/module_state.h"
 #include "passes/prepare.h"
 #include "passes/remat.h"
+#include "passes/retarget.h"
 #include "passes/training_step.h"
 #include "passes/value_tensors.h"
 #include "runtime/memory_statistics.h"
@@ -26,6 +27,10 @@ namespace remat {
 namespace {
 
 constexpr int kRecordings = 3;
+/// On a device the first step makes handles, picks kernels and fills the allocator's cache; its
+/// times are no step's. Launches vary more than the CPU's operators do.
+constexpr int kDeviceWarmUps = 1;
+constexpr int kDeviceRecordings = 5;
 
 void say(const OptimizeOptions& options, const std::string& text) {
   if (options.progress) {
@@ -75,9 +80,12 @@ int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOp
 ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, TrainingStep& step,
                    ModuleState& state, const OptimizeOptions& options) {
   std::vector<ir::Profile> profiles;
-  for (int i = 0; i < kRecordings; ++i) {
-    say(options, "recording step " + std::to_string(i + 1) + " of " + std::to_string(kRecordings));
-    runtime::Recording recording(graph);
+  const c10::Device device(options.step.device);
+  const int warm_ups = device.is_cpu() ? 0 : kDeviceWarmUps;
+  const int steps = warm_ups + (device.is_cpu() ? kRecordings : kDeviceRecordings);
+  for (int i = 0; i < steps; ++i) {
+    say(options, "recording step " + std::to_string(i + 1) + " of " + std::to_string(steps));
+    runtime::Recording recording(graph, device);
     const StepOutcome outcome = step.run(
         [&](const std::vector<c10::IValue>& inputs) {
           std::vector<c10::IValue> arguments{module._ivalue()};
@@ -90,10 +98,12 @@ ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, T
           return recording.forward(std::move(arguments)).at(0);
         },
         false);
-    profiles.push_back(recording.finish());
-    profiles.back().peak_bytes = outcome.peak_bytes;
-    profiles.back().step_seconds = outcome.seconds;
     state.restore();
+    ir::Profile profile = recording.finish();
+    if (i < warm_ups) continue;
+    profile.peak_bytes = outcome.peak_bytes;
+    profile.step_seconds = outcome.seconds;
+    profiles.push_back(std::move(profile));
   }
   return runtime::withMedianTimes(std::move(profiles));
 }
@@ -109,7 +119,7 @@ void checkSameStep(const ir::Profile& profile, const std::vector<c10::IValue>& i
   };
   compare("inputs", profile.inputs, describeInputs(inputs));
   compare("loss", profile.loss, lossName(options.step));
-  compare("device", profile.device, options.step.device);
+  compare("device", profile.device, options.target());
   if (!differences.empty()) {
     throw RematError("the profile was recorded for " + differences +
                      "; give what it was recorded for, or record it again");
@@ -136,7 +146,8 @@ void checkChoices(torch::jit::Graph& graph, const OptimizeOptions& options) {
   }
 }
 
-ir::Profile reuse(const std::string& json, const std::string& graph_hash) {
+ir::Profile reuse(const std::string& json, const std::string& graph_hash,
+                  const OptimizeOptions& options) {
   ir::Profile profile;
   try {
     profile = ir::profileFromJson(json);
@@ -146,7 +157,8 @@ ir::Profile reuse(const std::string& json, const std::string& graph_hash) {
   if (profile.graph_hash != graph_hash) {
     throw RematError("the profile was recorded for another model or method: record it again");
   }
-  return profile;
+  const bool elsewhere = !options.plan_for.empty() && profile.device == options.step.device;
+  return elsewhere ? retarget(profile, options.plan_for, options.roofline) : profile;
 }
 
 /// Baseline and recording with the given inputs. The baseline is of a copy: TorchScript's executors
@@ -165,7 +177,8 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
   profile.inputs = describeInputs(inputs);
   profile.loss = lossName(options.step);
   profile.baseline_peak_bytes = baseline;
-  return profile;
+  profile.rounding = allocationRounding(profile.device);
+  return options.plan_for.empty() ? profile : retarget(profile, options.plan_for, options.roofline);
 }
 
 /// What the inputs' own batch would show, from two smaller ones.
@@ -256,10 +269,10 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   analysis.prepared = unoptimized(module, options.method);
   say(options, "preparing the graph");
   analysis.graph =
-      prepareGraph(analysis.prepared, options.method, c10::Device(options.step.device).is_cpu());
+      prepareGraph(analysis.prepared, options.method, c10::Device(options.target()).is_cpu());
   checkChoices(*analysis.graph, options);
   const std::string hash = graphHash(*analysis.graph);
-  analysis.profile = !options.profile_json.empty() ? reuse(options.profile_json, hash)
+  analysis.profile = !options.profile_json.empty() ? reuse(options.profile_json, hash, options)
                      : !options.profile_batches.empty()
                          ? profileTwoBatches(analysis, inputs, options)
                          : profileInputs(analysis, inputs, options);

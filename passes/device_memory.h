@@ -7,8 +7,9 @@
 namespace remat {
 
 /// The most bytes that tensors on `device` hold at once above what they held when the gauge was
-/// made. On the CPU requested sizes, counted by runtime/memory_statistics; elsewhere the requested
-/// bytes of the device's caching allocator. One gauge at a time: making one resets the peak.
+/// made. On the CPU requested sizes, counted by runtime/memory_statistics; elsewhere the allocated
+/// bytes of the device's caching allocator, which rounds requests (CUDA's to 512 bytes): what
+/// torch.cuda.max_memory_allocated() says. One gauge at a time: making one resets the peak.
 class PeakGauge {
  public:
   explicit PeakGauge(c10::Device device);
@@ -18,6 +19,18 @@ class PeakGauge {
   c10::Device device_;
   int64_t baseline_ = 0;
 };
+
+/// What the driver and this process's caching allocator say of a device's memory, bytes.
+struct DeviceMemory {
+  int64_t total = 0;
+  int64_t free = 0;
+  int64_t reserved = 0;  ///< held by the allocator, in use or not
+  /// Held by no tensor of this process: its own context, its libraries, and other programs.
+  int64_t outside() const { return total - free - reserved; }
+};
+
+/// Of `device`, not the CPU. Throws c10::Error where it can't tell.
+DeviceMemory deviceMemory(c10::Device device);
 
 /// Waits for everything that was queued on `device`; nothing on the CPU.
 void synchronize(c10::Device device);

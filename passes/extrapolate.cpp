@@ -104,7 +104,8 @@ ir::Profile extrapolate(const BatchProfile& first, const BatchProfile& second, i
   ir::Profile result = second.profile;
   const ir::Profile& other = first.profile;
   for (size_t i = 0; i < result.storages.size(); ++i) {
-    result.storages[i].bytes = line.at(other.storages[i].bytes, result.storages[i].bytes);
+    result.storages[i].bytes =
+        ir::roundedUp(line.at(other.storages[i].bytes, result.storages[i].bytes), result.rounding);
   }
   for (size_t i = 0; i < result.nodes.size(); ++i) {
     result.nodes[i].seconds = line.seconds(other.nodes[i].seconds, result.nodes[i].seconds);

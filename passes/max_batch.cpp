@@ -49,6 +49,7 @@ MaxBatch maxBatch(const torch::jit::Module& module, const std::vector<c10::IValu
   const Analysis analysis = analyze(module, inputs, options);
   MaxBatch result;
   result.from = options.profile_batches;
+  result.profile = analysis.profile;
   result.without_remat = largest([&](int64_t batch) {
     return atBatch(analysis, batch, options).original_peak <= budget(batch);
   });

@@ -15,6 +15,7 @@ struct MaxBatch {
   int64_t batch = 0;
   int64_t without_remat = 0;  ///< the largest that fits as the model is; 0: none
   std::vector<int64_t> from;  ///< the two batches that were recorded
+  ir::Profile profile;        ///< extrapolated to the inputs' own batch
   ir::Plan plan;              ///< at `batch`; its budget is what was left for the step there
 };
 

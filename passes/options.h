@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/profile.h"
+
 namespace remat {
 
 /// The step peak to plan for.
@@ -22,10 +24,14 @@ struct StepOptions {
   Loss loss = Loss::kRandomGradients;
   std::string autocast;  ///< `bfloat16`, `float16`: forward and loss run under it; empty: off
   std::string device = "cpu";
+  /// Under deterministic algorithms, as torch.use_deterministic_algorithms(True) has them: an
+  /// operator that has none raises an error. cuDNN doesn't choose by trying either.
+  bool deterministic = false;
   uint64_t seed = 0;  ///< of the gradients, the targets and the step itself
 };
 
-/// `random gradients` or `cross_entropy`, with ` under bfloat16 autocast` behind it.
+/// `random gradients` or `cross_entropy`, with ` under bfloat16 autocast` and ` by deterministic
+/// algorithms` behind it.
 std::string lossName(const StepOptions& step);
 
 struct OptimizeOptions {
@@ -54,6 +60,12 @@ struct OptimizeOptions {
   /// once: bytes and times are extrapolated, and nothing is measured. Empty: the inputs as they
   /// are.
   std::vector<int64_t> profile_batches;
+  /// The device to plan for, where the step runs on the CPU (step.device) and another is meant:
+  /// `cuda`, `cuda:0`. Bytes are rounded as there, times are what `roofline` says, and nothing is
+  /// measured (passes/retarget.h). Empty: step.device.
+  std::string plan_for;
+  ir::Roofline roofline;
+  const std::string& target() const { return plan_for.empty() ? step.device : plan_for; }
   int64_t batch_dim = 0;  ///< dimension of the inputs that profile_batches vary
   /// Called with short lines of what is going on.
   std::function<void(const std::string&)> progress;

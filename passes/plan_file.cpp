@@ -15,6 +15,7 @@
 #include "passes/graph_hash.h"
 #include "passes/internals.h"
 #include "passes/marks.h"
+#include "passes/roofline.h"
 #include "passes/simulator.h"
 
 namespace remat {
@@ -80,6 +81,7 @@ SavedPlan savedPlan(const PlanningInput& input, const ir::Plan& plan) {
   saved.inputs = profile.inputs;
   saved.loss = profile.loss;
   saved.device = profile.device;
+  saved.times = timesText(profile);
   saved.budget = plan.budget;
   saved.predicted_peak = plan.predicted_peak;
   saved.recompute_share = plan.recompute_share;
@@ -162,6 +164,7 @@ std::string toJson(const SavedPlan& saved) {
   root["inputs"] = ir::utf8Text(saved.inputs);
   root["loss"] = ir::utf8Text(saved.loss);
   root["device"] = ir::utf8Text(saved.device);
+  root["times"] = ir::utf8Text(saved.times);
   root["budget"] = saved.budget;
   root["predicted_peak"] = saved.predicted_peak;
   root["recompute_share"] = saved.recompute_share;
@@ -188,6 +191,8 @@ SavedPlan savedPlanFromJson(const std::string& text) {
   saved.inputs = stringAt(*object, "inputs");
   saved.loss = stringAt(*object, "loss");
   saved.device = stringAt(*object, "device");
+  // Plans of earlier builds lack it.
+  if (object->get("times") != nullptr) saved.times = stringAt(*object, "times");
   saved.budget = bytesAt(*object, "budget");
   saved.predicted_peak = bytesAt(*object, "predicted_peak");
   saved.recompute_share = shareAt(*object, "recompute_share");

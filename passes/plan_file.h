@@ -22,6 +22,7 @@ struct SavedPlan {
   std::string inputs;
   std::string loss;
   std::string device;
+  std::string times;   ///< of its profile, see timesText; empty in earlier files
   int64_t budget = 0;  ///< bytes; 0: as low as is reachable
   int64_t predicted_peak = 0;
   double recompute_share = 0;

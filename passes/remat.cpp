@@ -304,9 +304,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
     result.module = rewritten.module;
     result.annotations.values = valueNotes(input, result.plan, result.remarks);
     result.after_ir = ir::dumpGraph(*rewritten.region, &result.annotations);
-    if (!options.measure || !analysis.profile.extrapolated_from.empty()) {
-      break;
-    }
+    if (!options.measure || analysis.profile.derived()) break;
     say("measuring the result");
     result.measured_peak = measure(result.module, inputs, options);
     if (!bounded && !given && result.measured_peak >= analysis.original_peak) {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "passes/deterministic_scope.h"
 #include "passes/device_memory.h"
 #include "passes/module_state.h"
 #include "passes/value_tensors.h"
@@ -21,7 +22,8 @@ namespace remat {
 std::string lossName(const StepOptions& step) {
   const bool cross_entropy = step.loss == StepOptions::Loss::kCrossEntropy;
   return (cross_entropy ? "cross_entropy" : "random gradients") +
-         (step.autocast.empty() ? "" : " under " + step.autocast + " autocast");
+         (step.autocast.empty() ? "" : " under " + step.autocast + " autocast") +
+         (step.deterministic ? " by deterministic algorithms" : "");
 }
 
 namespace {
@@ -134,6 +136,7 @@ StepOutcome TrainingStep::run(const Forward& forward, bool keep_results) {
   const c10::Device device(options_.device);
   const RandomStateScope random_state(device);
   const at::AutoGradMode with_gradients(true);
+  const DeterministicScope algorithms(options_.deterministic);
   if (seeds_ == nullptr) learn(forward);
   reset();
   seedGenerators(device, options_.seed);

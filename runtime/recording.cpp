@@ -1,11 +1,11 @@
 #include "runtime/recording.h"
 
 #include <ATen/core/ivalue_inl.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -14,18 +14,14 @@
 
 #include "ir/location.h"
 #include "ir/region_order.h"
+#include "runtime/device_allocations.h"
 #include "runtime/execution.h"
 #include "runtime/memory_statistics.h"
+#include "runtime/step_clock.h"
 #include "runtime/tensors.h"
 
 namespace remat::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string describeType(const c10::IValue& value) {
   std::ostringstream text;
@@ -44,7 +40,8 @@ class Recording::Recorder final : public ExecutionObserver,
                                   public AllocationListener,
                                   public std::enable_shared_from_this<Recording::Recorder> {
  public:
-  explicit Recorder(const torch::jit::Graph& graph) : program_(compileRegion(graph)) {
+  Recorder(const torch::jit::Graph& graph, c10::Device device)
+      : program_(compileRegion(graph)), clock_(device) {
     const ir::RegionOrder order = ir::regionOrder(*program_->graph);
     for (const auto& ordered : order.nodes) {
       locations_.push_back(ir::locate(*ordered.node));
@@ -55,8 +52,6 @@ class Recording::Recorder final : public ExecutionObserver,
       profile_.values[v].tensor = program_->tensor[v] != 0;
     }
   }
-
-  void start() { setAllocationListener(this); }
 
   std::vector<c10::IValue> forward(std::vector<c10::IValue> arguments) {
     auto outputs = Execution(program_, this).run(std::move(arguments));
@@ -71,9 +66,8 @@ class Recording::Recorder final : public ExecutionObserver,
   }
 
   ir::Profile finish() {
-    setAllocationListener(nullptr);
     const std::lock_guard<std::mutex> lock(mutex_);
-    endBackwardStep();
+    readClock();
     const auto end = static_cast<int32_t>(profile_.nodes.size());
     for (auto& value : profile_.values) {
       if (value.producer >= 0 && value.last_use < 0) {
@@ -99,15 +93,15 @@ class Recording::Recorder final : public ExecutionObserver,
     entry.source = locations_[node].source;
     profile_.nodes.push_back(std::move(entry));
     events_ = &profile_.nodes.back().events;
-    node_start_ = Clock::now();
+    instants_.emplace_back(clock_.now(), -1);
   }
 
   void afterNode(int32_t /*node*/, const NodeValues& values) override {
-    const double seconds = secondsSince(node_start_);
+    const int32_t end = clock_.now();
     const std::lock_guard<std::mutex> lock(mutex_);
+    instants_.back().second = end;
     const auto index = static_cast<int32_t>(profile_.nodes.size()) - 1;
     ir::NodeProfile& entry = profile_.nodes.back();
-    entry.seconds = seconds;
     for (const int32_t input : values.input_ids) {
       if (program_->is_constant[input] == 0) {
         entry.inputs.push_back(input);
@@ -181,10 +175,13 @@ class Recording::Recorder final : public ExecutionObserver,
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto id = static_cast<int32_t>(profile_.storages.size());
     profile_.storages.push_back({static_cast<int64_t>(bytes), ir::StorageRole::kOther});
-    live_[data] = id;
+    const auto [entry, is_new] = live_.try_emplace(data, id);
     if (events_ != nullptr) {
+      // Freed by a thread that a device's allocations aren't told of.
+      if (!is_new) events_->push_back({ir::EventKind::kFree, entry->second});
       events_->push_back({ir::EventKind::kAlloc, id});
     }
+    entry->second = id;
   }
 
   void freed(const void* data, size_t /*bytes*/) override {
@@ -201,10 +198,9 @@ class Recording::Recorder final : public ExecutionObserver,
 
   /// An autograd node made by the executed node `node` begins.
   void autogradNodeBegins(int32_t node) {
+    noteBackwardsEnd();
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (in_backward_) {
-      beginBackwardStep(node);
-    }
+    if (in_backward_) beginBackwardStep(node);
   }
 
  private:
@@ -228,19 +224,39 @@ class Recording::Recorder final : public ExecutionObserver,
     }
   }
 
+  /// Once in a backward: its end is noted by the engine, before anything waits for the device.
+  void noteBackwardsEnd() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (end_is_noted_) return;
+      end_is_noted_ = true;
+    }
+    torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this()] {
+      const std::lock_guard<std::mutex> lock(self->mutex_);
+      self->end_is_noted_ = false;
+      self->backward_end_ = self->clock_.now();
+    });
+  }
+
   void beginBackwardStep(int32_t node) {
-    endBackwardStep();
     in_backward_ = true;
     applied_ = false;
     profile_.backward.emplace_back();
     profile_.backward.back().node = node;
     events_ = &profile_.backward.back().events;
-    node_start_ = Clock::now();
+    backward_instants_.push_back(clock_.now());
   }
 
-  void endBackwardStep() {
-    if (!profile_.backward.empty()) {
-      profile_.backward.back().seconds = secondsSince(node_start_);
+  /// A step of the backward lasts until the next begins. What comes after the last belongs to none.
+  void readClock() {
+    for (size_t i = 0; i < instants_.size(); ++i) {
+      const auto [begin, end] = instants_[i];
+      if (end >= 0) profile_.nodes[i].seconds = clock_.seconds(begin, end);
+    }
+    backward_instants_.push_back(std::max(backward_end_, backward_instants_.back()));
+    for (size_t i = 0; i < profile_.backward.size(); ++i) {
+      profile_.backward[i].seconds =
+          std::max(0.0, clock_.seconds(backward_instants_[i], backward_instants_[i + 1]));
     }
   }
 
@@ -305,7 +321,11 @@ class Recording::Recorder final : public ExecutionObserver,
   std::mutex mutex_;
   ir::Profile profile_;
   std::vector<ir::Event>* events_ = nullptr;  ///< of the node or backward step that runs now
-  Clock::time_point node_start_;
+  StepClock clock_;
+  std::vector<std::pair<int32_t, int32_t>> instants_;  ///< of nodes: begin and end, -1: threw
+  std::vector<int32_t> backward_instants_;             ///< of steps: begin
+  int32_t backward_end_ = -1;                          ///< the last backward's; -1: none is over
+  bool end_is_noted_ = false;                          ///< by the backward that runs now
   bool in_backward_ = false;
   bool applied_ = false;
   std::unordered_map<const void*, int32_t> live_;  ///< storages of this step by address
@@ -313,18 +333,30 @@ class Recording::Recorder final : public ExecutionObserver,
   std::unordered_set<torch::autograd::Node*> hooked_;
 };
 
-Recording::Recording(const torch::jit::Graph& graph)
-    : recorder_(std::make_shared<Recorder>(graph)) {}
+Recording::Recording(const torch::jit::Graph& graph, c10::Device device)
+    : device_(device), recorder_(std::make_shared<Recorder>(graph, device)) {}
 
-Recording::~Recording() { setAllocationListener(nullptr); }
+Recording::~Recording() {
+  if (device_.is_cpu()) setAllocationListener(nullptr);
+}
 
-void Recording::start() { recorder_->start(); }
+void Recording::start() {
+  if (device_.is_cpu()) {
+    setAllocationListener(recorder_.get());
+  } else {
+    allocations_ = std::make_unique<DeviceAllocationScope>(device_, *recorder_);
+  }
+}
 
 std::vector<c10::IValue> Recording::forward(std::vector<c10::IValue> arguments) {
   return recorder_->forward(std::move(arguments));
 }
 
-ir::Profile Recording::finish() { return recorder_->finish(); }
+ir::Profile Recording::finish() {
+  if (device_.is_cpu()) setAllocationListener(nullptr);
+  allocations_.reset();
+  return recorder_->finish();
+}
 
 ir::Profile withMedianTimes(std::vector<ir::Profile> recordings) {
   TORCH_CHECK(!recordings.empty(), "a median of no recordings");

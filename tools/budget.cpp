@@ -73,6 +73,47 @@ double parsePercentage(const std::string& text) {
   return *number / 100;
 }
 
+ir::Roofline parseRoofline(const std::string& text) {
+  const auto [left, right] = llvm::StringRef(text).split(',');
+  const auto rate = [&](llvm::StringRef part) {
+    llvm::StringRef digits = part.trim();
+    double factor = 1;
+    if (!digits.empty()) {
+      factor = llvm::StringSwitch<double>(digits.take_back(1))
+                   .Case("k", 1e3)
+                   .Case("M", 1e6)
+                   .Case("G", 1e9)
+                   .Case("T", 1e12)
+                   .Case("P", 1e15)
+                   .Default(1);
+      if (factor > 1) digits = digits.drop_back();
+    }
+    constexpr double kMost = 1e24;
+    double value = 0;
+    if (digits.trim().getAsDouble(value) || !(value > 0 && value * factor <= kMost)) {
+      throw std::invalid_argument(quoted(text) +
+                                  " is no roofline; say operations and bytes per second, as "
+                                  "67T,4.8T");
+    }
+    return value * factor;
+  };
+  return {rate(left), rate(right)};
+}
+
+MemorySize parseMemorySize(const std::string& text) {
+  MemorySize size;
+  if (llvm::StringRef(text).trim().endswith("%")) {
+    size.share = parsePercentage(text);
+    if (size.share <= 0 || size.share > 1) {
+      throw std::invalid_argument(quoted(text) + " is not between 0% and 100%");
+    }
+    return size;
+  }
+  size.bytes = parseBytes(text);
+  if (size.bytes == 0) throw std::invalid_argument(quoted(text) + " is no memory at all");
+  return size;
+}
+
 Budget parseBudget(const std::string& text) {
   const llvm::StringRef trimmed = llvm::StringRef(text).trim();
   Budget budget;

@@ -1,6 +1,5 @@
 #include "tools/common_options.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include "passes/plan_file.h"
 #include "passes/value_tensors.h"
 #include "tools/budget.h"
+#include "tools/device_options.h"
 #include "tools/errors.h"
 #include "tools/saved_inputs.h"
 
@@ -134,7 +134,9 @@ void addRunOptions(CLI::App& verb, RunOptions& options) {
   verb.add_option("--method", options.method, "The method that is trained")
       ->type_name("NAME")
       ->capture_default_str();
-  verb.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  verb.add_option("--device", options.device,
+                  "Where the step runs, and model, inputs and targets go: cpu, cuda or cuda:N")
+      ->capture_default_str();
   verb.add_option(
           "--loss", options.loss,
           "cross_entropy puts that loss with random targets behind the model: of logits [N, C, …], "
@@ -147,6 +149,10 @@ void addRunOptions(CLI::App& verb, RunOptions& options) {
           "The step's forward and loss run under autocast of this dtype, as a training loop "
           "with torch.autocast runs them: bfloat16 or float16")
       ->type_name("DTYPE");
+  verb.add_flag("--deterministic", options.deterministic,
+                "The step runs by deterministic algorithms, as torch.use_deterministic_algorithms "
+                "has them: an operator without any is an error. CUDA's and cuDNN's own choice may "
+                "give other bits from run to run");
   verb.add_option("--library", options.libraries,
                   "A shared library that registers custom operators")
       ->type_name("FILE.so")
@@ -194,6 +200,14 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
   verb.add_option("--profile", options.profile, "Reuse a profile instead of recording one")
       ->type_name("FILE")
       ->excludes(batches);
+  verb.add_option("--plan-for", options.plan_for,
+                  "Plan for this device, cuda or cuda:N, from a step on the CPU: bytes as its "
+                  "allocator counts them, times by a roofline. Nothing is measured")
+      ->type_name("DEVICE");
+  verb.add_option("--roofline", options.roofline,
+                  "For --plan-for: operations and bytes per second that the device does, as "
+                  "67T,4.8T; without it they are measured on the device, if it is here")
+      ->type_name("FLOPS,BYTES_PER_S");
   verb.add_option("--save-profile", options.save_profile, "Write the profile, for --profile")
       ->type_name("FILE");
   verb.add_option("--save-plan", options.save_plan,
@@ -201,33 +215,12 @@ void addPlanningOptions(CLI::App& verb, PlanningOptions& options) {
       ->type_name("FILE");
 }
 
-c10::Device deviceOption(const std::string& text) {
-  c10::Device device(c10::kCPU);
-  try {
-    device = c10::Device(text);
-  } catch (const std::exception&) {
-    throw usage("--device '" + text + "' is no device; say cpu, cuda or cuda:N");
-  }
-  if (device.is_cpu()) return c10::Device(c10::kCPU);
-  if (!device.is_cuda())
-    throw usage("--device '" + text + "' is not supported; say cpu, cuda or cuda:N");
-  const c10::DeviceIndex index = device.has_index() ? device.index() : 0;
-  const c10::DeviceIndex count = c10::impl::hasDeviceGuardImpl(device.type())
-                                     ? c10::impl::VirtualGuardImpl(device.type()).deviceCount()
-                                     : 0;
-  if (index >= count) {
-    throw refused("--device " + text + ": " +
-                  (count == 0 ? "no CUDA device is here"
-                              : "the last one is cuda:" + std::to_string(count - 1)) +
-                  "; use --device cpu");
-  }
-  return {device.type(), index};
-}
-
 Session openSession(const RunOptions& options) {
   Session session;
   const c10::Device device = deviceOption(options.device);
   session.step.device = device.str();
+  session.step.deterministic = options.deterministic;
+  if (options.deterministic) prepareDeterministicLibraries(device);
   if (options.loss == "cross_entropy") {
     session.step.loss = StepOptions::Loss::kCrossEntropy;
   } else if (!options.loss.empty()) {
@@ -274,6 +267,7 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
   }
   options.profile_batches = planning.profile_batches;
   options.batch_dim = planning.batch_dim;
+  applyTarget(run, planning, options);
   if (!planning.profile.empty()) options.profile_json = readProfile(planning.profile);
   return options;
 }
@@ -290,18 +284,16 @@ void applyPlanFile(const std::string& path, OptimizeOptions& options) {
   }
 }
 
-int64_t deviceMemoryOption(const PlanningOptions& planning) {
+MemorySize deviceMemoryOption(const PlanningOptions& planning) {
   if (planning.device_memory.empty()) {
     if (!planning.optimizer.empty()) throw usage("--optimizer needs --device-memory");
-    return 0;
+    return {};
   }
-  const int64_t bytes =
-      parseOption("--device-memory", [&] { return parseBytes(planning.device_memory); });
-  if (bytes == 0)
-    throw usage("--device-memory '" + planning.device_memory + "' is no memory at all");
+  const MemorySize size =
+      parseOption("--device-memory", [&] { return parseMemorySize(planning.device_memory); });
   parseOption("--optimizer",
               [&] { return optimizerBytesPerElement(optimizerOption(planning), 4); });
-  return bytes;
+  return size;
 }
 
 std::string optimizerOption(const PlanningOptions& planning) {

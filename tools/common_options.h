@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "passes/options.h"
+#include "tools/budget.h"
 #include "tools/input_spec.h"
 #include "tools/model_file.h"
 
@@ -22,6 +23,7 @@ struct RunOptions {
   std::string device = "cpu";
   std::string loss;
   std::string autocast;
+  bool deterministic = false;
   std::vector<std::string> libraries;
 };
 
@@ -30,6 +32,8 @@ struct PlanningOptions {
   std::string reserve;
   std::string max_overhead;
   std::string device_memory;
+  std::string plan_for;
+  std::string roofline;
   std::string optimizer;
   std::vector<std::string> allow_ops;
   std::vector<std::string> keep;
@@ -65,15 +69,12 @@ OptimizeOptions optimizeOptions(const RunOptions& run, const PlanningOptions& pl
 /// The plan file `path` as `options` take it: decisions and budget. Throws ToolError.
 void applyPlanFile(const std::string& path, OptimizeOptions& options);
 
-/// Bytes of --device-memory, 0 where it is not given, and the optimiser whose state goes into its
-/// sum. --optimizer, which needs it, is checked with it. Throw ToolError.
-int64_t deviceMemoryOption(const PlanningOptions& planning);
+/// --device-memory, and the optimiser whose state goes into its sum. --optimizer, which needs it,
+/// is checked with it. Throw ToolError.
+MemorySize deviceMemoryOption(const PlanningOptions& planning);
 std::string optimizerOption(const PlanningOptions& planning);
 
 /// The budget that one option gives; text of several names the option in errors.
 Budget budgetOption(const std::string& text);
-
-/// `cpu` or `cuda:N`, which is there. Throws ToolError.
-c10::Device deviceOption(const std::string& text);
 
 }  // namespace remat::tools

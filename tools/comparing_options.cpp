@@ -40,9 +40,11 @@ Comparing comparingOptions(const ComparingOptions& options) {
 
 void noteDeterminism(const Verdict& verdict) {
   if (verdict.deterministic) return;
-  std::fprintf(stderr,
-               "note: the original's own kernels are not deterministic here: run again, it gave "
-               "other bits. Results are compared within a tolerance\n");
+  std::fprintf(
+      stderr,
+      "note: the original's own kernels are not deterministic here: run again, it gave "
+      "other bits. Results are compared within a tolerance; --deterministic asks for kernels "
+      "that are\n");
 }
 
 std::string differenceText(const Verdict& verdict, const std::string& advice) {

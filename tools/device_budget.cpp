@@ -1,9 +1,13 @@
 #include "tools/device_budget.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
+#include "ir/profile.h"
 #include "ir/remark.h"
+#include "passes/retarget.h"
 #include "passes/value_tensors.h"
 #include "tools/budget.h"
 
@@ -13,13 +17,16 @@ namespace {
 /// Bytes of the tensors' storages, each counted once.
 class StorageSum {
  public:
+  explicit StorageSum(int64_t rounding) : rounding_(rounding) {}
+
   int64_t add(const at::Tensor& tensor) {
     if (!tensor.has_storage()) return 0;
     const bool is_new = seen_.insert(tensor.storage().unsafeGetStorageImpl()).second;
-    return is_new ? static_cast<int64_t>(tensor.storage().nbytes()) : 0;
+    return is_new ? ir::roundedUp(static_cast<int64_t>(tensor.storage().nbytes()), rounding_) : 0;
   }
 
  private:
+  int64_t rounding_;
   std::set<const c10::StorageImpl*> seen_;
 };
 
@@ -31,10 +38,27 @@ std::string line(const char* sign, const char* what, int64_t bytes) {
 
 }  // namespace
 
-DeviceBudget deviceBudget(int64_t device_memory, const std::string& optimizer, int64_t reserve,
-                          const torch::jit::Module& module,
+MemoryCapacity readCapacity(const MemorySize& size, const DeviceMemory& memory) {
+  MemoryCapacity capacity;
+  capacity.bytes = size.share > 0
+                       ? static_cast<int64_t>(size.share * static_cast<double>(memory.total))
+                       : size.bytes;
+  capacity.outside = std::max<int64_t>(0, memory.outside());
+  capacity.outside_text = "context, other programs";
+  capacity.fragmentation = kFragmentationShare;
+  capacity.rounding = kCudaRounding;
+  return capacity;
+}
+
+int64_t DeviceBudget::memoryFor(int64_t bytes) const {
+  return fixed_bytes +
+         static_cast<int64_t>(std::ceil(static_cast<double>(bytes) / (1 - fragmentation)));
+}
+
+DeviceBudget deviceBudget(const MemoryCapacity& capacity, const std::string& optimizer,
+                          int64_t reserve, const torch::jit::Module& module,
                           const std::vector<c10::IValue>& inputs) {
-  StorageSum storages;
+  StorageSum storages(capacity.rounding);
   int64_t parameters = 0;
   int64_t buffers = 0;
   int64_t arguments = 0;
@@ -52,14 +76,31 @@ DeviceBudget deviceBudget(int64_t device_memory, const std::string& optimizer, i
   }
   const auto optimizer_state = static_cast<int64_t>(state);
   DeviceBudget budget;
-  budget.step_bytes = device_memory - parameters - buffers - arguments - optimizer_state - reserve;
-  budget.text = line(" ", "device memory", device_memory) + line("-", "parameters", parameters) +
-                line("-", "buffers", buffers) + line("-", "inputs", arguments) +
-                line("-", ("optimiser state (" + optimizer + ")").c_str(), optimizer_state) +
-                line("-", "reserve", reserve) + line("=", "left for a step", budget.step_bytes) +
-                "  (gradients are part of the step's peak; temporaries of the optimiser, the "
-                "device's context and\n"
-                "  fragmentation are not counted: see --reserve)\n";
+  budget.fragmentation = capacity.fragmentation;
+  budget.fixed_bytes =
+      capacity.outside + parameters + buffers + arguments + optimizer_state + reserve;
+  const int64_t rest = capacity.bytes - budget.fixed_bytes;
+  const auto fragmentation = static_cast<int64_t>(
+      std::ceil(capacity.fragmentation * static_cast<double>(std::max<int64_t>(0, rest))));
+  budget.step_bytes = rest - fragmentation;
+  budget.text = line(" ", "device memory", capacity.bytes);
+  const bool on_device = !capacity.outside_text.empty();
+  if (on_device) budget.text += line("-", capacity.outside_text.c_str(), capacity.outside);
+  budget.text += line("-", "parameters", parameters) + line("-", "buffers", buffers) +
+                 line("-", "inputs", arguments) +
+                 line("-", ("optimiser state (" + optimizer + ")").c_str(), optimizer_state) +
+                 line("-", "reserve", reserve);
+  if (on_device) {
+    char share[32];
+    std::snprintf(share, sizeof share, "fragmentation (%.0f %%)", 100 * capacity.fragmentation);
+    budget.text += line("-", share, fragmentation);
+  }
+  budget.text += line("=", "left for a step", budget.step_bytes);
+  budget.text += on_device ? "  (gradients are part of the step's peak; temporaries of the "
+                             "optimiser are not counted: see --reserve)\n"
+                           : "  (gradients are part of the step's peak; temporaries of the "
+                             "optimiser, the device's context and\n"
+                             "  fragmentation are not counted: see --reserve)\n";
   return budget;
 }
 

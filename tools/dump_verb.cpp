@@ -17,11 +17,12 @@ struct DumpArguments {
   bool before = false;
 };
 
-/// `# remat-opt 1.0, plan 0123456789abcdef, profile fedcba9876543210`.
+/// `# remat-opt 1.0, plan 0123456789abcdef, profile fedcba9876543210, for cuda:0`.
 std::string origin(const ir::Annotations& annotations) {
   std::string text = "# remat-opt " + annotations.tool_version;
   if (!annotations.plan_hash.empty()) text += ", plan " + annotations.plan_hash;
   if (!annotations.profile_hash.empty()) text += ", profile " + annotations.profile_hash;
+  if (!annotations.device.empty()) text += ", for " + annotations.device;
   return text + "\n";
 }
 

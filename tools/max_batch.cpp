@@ -5,6 +5,7 @@
 #include "ir/remark.h"
 #include "passes/max_batch.h"
 #include "tools/device_budget.h"
+#include "tools/device_options.h"
 #include "tools/errors.h"
 #include "tools/planning_session.h"
 #include "tools/report.h"
@@ -14,7 +15,7 @@ namespace remat::tools {
 namespace {
 
 llvm::json::Value toJson(const MaxBatch& found) {
-  return llvm::json::Object{{"max_batch", found.batch},
+  llvm::json::Object object{{"max_batch", found.batch},
                             {"max_batch_without_remat", found.without_remat},
                             {"predicted_from_batches", llvm::json::Array(found.from)},
                             {"budget", found.plan.budget},
@@ -23,6 +24,8 @@ llvm::json::Value toJson(const MaxBatch& found) {
                             {"recompute_seconds", found.plan.recompute_seconds},
                             {"lower_bound_share", found.plan.lower_bound_share},
                             {"gap", found.plan.gap()}};
+  addOrigin(found.profile, object);
+  return object;
 }
 
 void print(const MaxBatch& found) {
@@ -30,6 +33,9 @@ void print(const MaxBatch& found) {
   std::printf("largest batch %lld, predicted, from batches %lld and %lld\n",
               static_cast<long long>(found.batch), static_cast<long long>(found.from.at(0)),
               static_cast<long long>(found.from.at(1)));
+  if (!found.profile.recorded_on.empty()) {
+    std::printf("all of it %s\n", derivationText(found.profile).c_str());
+  }
   std::printf("  %-16s%12s  for a step\n", "budget", ir::formatBytes(plan.budget).c_str());
   std::printf("  %-16s%12s\n", "predicted peak", ir::formatBytes(plan.predicted_peak).c_str());
   std::printf("  %-16s%12s  of one forward, at most %s more than the least possible\n",
@@ -57,11 +63,13 @@ void checkMaxBatch(const MaxBatchRequest& request, const PlanningOptions& planni
 
 void printMaxBatch(const MaxBatchRequest& request, const PlanningOptions& planning,
                    const Session& session, OptimizeOptions options) {
-  const int64_t memory = deviceMemoryOption(planning);
-  const int64_t given = memory > 0 ? 0 : budgetOption(request.budgets[0]).bytes;
+  const MemorySize memory = deviceMemoryOption(planning);
+  const int64_t given = memory.given() ? 0 : budgetOption(request.budgets[0]).bytes;
+  const MemoryCapacity capacity =
+      memory.given() ? memoryCapacity(memory, options) : MemoryCapacity{};
   const int64_t reserve = options.reserve_bytes;
   const auto device = [&](int64_t batch) {
-    return deviceBudget(memory, optimizerOption(planning), reserve, session.file.module,
+    return deviceBudget(capacity, optimizerOption(planning), reserve, session.file.module,
                         shapesAtBatch(session.inputs, options.batch_dim, batch));
   };
   StdoutToStderr model_output;
@@ -70,11 +78,12 @@ void printMaxBatch(const MaxBatchRequest& request, const PlanningOptions& planni
       options.profile_batches = defaultProfileBatches(session.inputs, options.batch_dim);
     }
     return maxBatch(session.file.module, session.inputs, options, [&](int64_t batch) {
-      return memory > 0 ? device(batch).step_bytes : given - reserve;
+      return memory.given() ? device(batch).step_bytes : given - reserve;
     });
   });
   model_output.restore();
-  if (memory > 0) {
+  printProfileNotes(found.profile, session.step);
+  if (memory.given()) {
     std::fprintf(request.json ? stderr : stdout, "%s", device(found.batch).text.c_str());
   }
   if (request.json) {

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "tools/common_options.h"
 #include "tools/comparing_options.h"
 #include "tools/device_budget.h"
+#include "tools/device_options.h"
 #include "tools/errors.h"
 #include "tools/output_files.h"
 #include "tools/planning_session.h"
@@ -38,11 +40,11 @@ struct OptimizeArguments {
 };
 
 /// Where the budget comes from a device's memory: the sum, printed and put into `options`.
-void applyDeviceMemory(const PlanningOptions& planning, int64_t device_memory, bool json,
-                       const Session& session, OptimizeOptions& options) {
+DeviceBudget applyDeviceMemory(const PlanningOptions& planning, const MemorySize& device_memory,
+                               bool json, const Session& session, OptimizeOptions& options) {
   const DeviceBudget budget =
-      deviceBudget(device_memory, optimizerOption(planning), options.reserve_bytes,
-                   session.file.module, session.inputs);
+      deviceBudget(memoryCapacity(device_memory, options), optimizerOption(planning),
+                   options.reserve_bytes, session.file.module, session.inputs);
   std::fprintf(json ? stderr : stdout, "%s", budget.text.c_str());
   std::fflush(stdout);
   if (budget.step_bytes <= 0) {
@@ -50,23 +52,25 @@ void applyDeviceMemory(const PlanningOptions& planning, int64_t device_memory, b
                     session.file.path + ": --device-memory " + planning.device_memory +
                         " leaves nothing for a training step; parameters, buffers, inputs, "
                         "optimiser state and reserve take " +
-                        ir::formatBytes(device_memory - budget.step_bytes, ir::Rounding::kUp));
+                        ir::formatBytes(budget.fixed_bytes, ir::Rounding::kUp));
   }
   options.budget.kind = Budget::Kind::kBytes;
   options.budget.bytes = budget.step_bytes;
   options.reserve_bytes = 0;  // taken off above
+  return budget;
 }
 
 /// The pipeline; where the budget is what a device's memory leaves, an error speaks of that memory.
-OptimizeResult optimizeSession(const Session& session, int64_t device_memory,
+OptimizeResult optimizeSession(const Session& session,
+                               const std::optional<DeviceBudget>& device_memory,
                                const OptimizeOptions& options) {
   const StdoutToStderr model_output;
   return naming(session.file.path, [&] {
     try {
       return optimize(session.file.module, session.inputs, options);
     } catch (const BudgetError& error) {
-      if (device_memory == 0) throw;
-      const int64_t needed = device_memory - options.budget.bytes + error.minimum_peak;
+      if (!device_memory) throw;
+      const int64_t needed = device_memory->memoryFor(error.minimum_peak);
       throw ToolError(
           kOverBudget,
           session.file.path + ": needs --device-memory of at least " +
@@ -80,7 +84,7 @@ OptimizeResult optimizeSession(const Session& session, int64_t device_memory,
 }
 
 /// Everything that can be wrong with the command line or the output paths, before the work.
-int64_t checkArguments(const OptimizeArguments& arguments) {
+MemorySize checkArguments(const OptimizeArguments& arguments) {
   const PlanningOptions& planning = arguments.planning;
   const int given = (arguments.budget.empty() ? 0 : 1) + (planning.max_overhead.empty() ? 0 : 1) +
                     (planning.device_memory.empty() ? 0 : 1) + (planning.plan.empty() ? 0 : 1);
@@ -94,7 +98,7 @@ int64_t checkArguments(const OptimizeArguments& arguments) {
   }
   comparingOptions(arguments.comparing);
   checkReportExtension(arguments.report);
-  const int64_t device_memory = deviceMemoryOption(planning);
+  const MemorySize device_memory = deviceMemoryOption(planning);
   checkWritable(arguments.output);
   std::vector<std::string> results{arguments.report, planning.save_profile, planning.save_plan};
   for (const std::string& path : results) {
@@ -187,10 +191,10 @@ void printSummary(const OptimizeArguments& arguments, const OptimizeResult& resu
                   const std::string& parity) {
   std::printf("%s: %s\n", arguments.run.model.c_str(), arguments.run.method.c_str());
   printPeak("original peak", result.original_peak, result.original_peak);
-  const std::string extrapolated = extrapolationText(result.profile);
-  if (!extrapolated.empty()) {
-    std::printf("  bytes and times are %s: nothing was measured at these inputs\n",
-                extrapolated.c_str());
+  const std::string derived = derivationText(result.profile);
+  if (!derived.empty()) {
+    std::printf("  bytes and times are %s: nothing was measured %s\n", derived.c_str(),
+                result.profile.recorded_on.empty() ? "at these inputs" : "there");
   }
   if (!result.changed) {
     std::printf("nothing to gain: %s\n%s: written as it was\n", result.reason_unchanged.c_str(),
@@ -218,7 +222,7 @@ void printSummary(const OptimizeArguments& arguments, const OptimizeResult& resu
 }
 
 int optimizeModel(const OptimizeArguments& arguments) {
-  const int64_t device_memory = checkArguments(arguments);
+  const MemorySize device_memory = checkArguments(arguments);
   OptimizeOptions options = optimizeOptions(arguments.run, arguments.planning);
   if (!arguments.budget.empty()) options.budget = budgetOption(arguments.budget);
   if (!arguments.planning.plan.empty()) applyPlanFile(arguments.planning.plan, options);
@@ -233,20 +237,24 @@ int optimizeModel(const OptimizeArguments& arguments) {
   progress.clear();
   printNotes(session);
   options.step = session.step;
-  if (device_memory > 0) {
-    applyDeviceMemory(arguments.planning, device_memory, arguments.json, session, options);
+  std::optional<DeviceBudget> device_budget;
+  if (device_memory.given()) {
+    device_budget =
+        applyDeviceMemory(arguments.planning, device_memory, arguments.json, session, options);
   }
   if (ir::isOptimized(session.file.module, options.method)) {
     std::fprintf(stderr, "note: %s is optimised already: it is planned anew from its original %s\n",
                  arguments.run.model.c_str(), options.method.c_str());
   }
   options.progress = [&](const std::string& text) { progress.show(text); };
-  OptimizeResult result = optimizeSession(session, device_memory, options);
+  measureTarget(options);
+  OptimizeResult result = optimizeSession(session, device_budget, options);
   const std::string parity = verifyResult(arguments, session, result, options.progress);
   progress.show("writing " + arguments.output);
   writeFiles(arguments, session, options.budget.kind != Budget::Kind::kMinimum, parity, result);
   progress.clear();
   printRemarks(result.remarks);
+  printProfileNotes(result.profile, session.step);
   if (arguments.json) {
     std::printf("%s",
                 jsonText(toJson({arguments.run.model, arguments.output, &result, parity})).c_str());
@@ -284,7 +292,7 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
   verb->add_option("--device-memory", arguments->planning.device_memory,
                    "(In place of --budget.) What the device has for parameters, buffers, inputs, "
                    "optimiser state, "
-                   "gradients and the step together, as 24GiB")
+                   "gradients and the step together, as 24GiB, or 90% of a GPU's")
       ->type_name("BYTES");
   verb->add_option(
           "--optimizer", arguments->planning.optimizer,

@@ -6,6 +6,7 @@
 #include "ir/remark.h"
 #include "passes/remat.h"
 #include "tools/common_options.h"
+#include "tools/device_options.h"
 #include "tools/errors.h"
 #include "tools/max_batch.h"
 #include "tools/output_files.h"
@@ -49,8 +50,8 @@ struct Row {
 struct Curve {
   int64_t original_peak = 0;
   int64_t reserve = 0;
-  std::vector<int64_t> extrapolated_from;
-  std::string extrapolated;  ///< in words
+  std::string derived;        ///< see derivationText
+  llvm::json::Object origin;  ///< see addOrigin
   ir::Plan minimum;
   std::string blockers;   ///< of the minimum
   std::vector<Row> rows;  ///< in the order of the budgets
@@ -61,8 +62,8 @@ Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bo
   Curve curve;
   curve.original_peak = analysis.original_peak;
   curve.reserve = options.reserve_bytes;
-  curve.extrapolated_from = analysis.profile.extrapolated_from;
-  curve.extrapolated = extrapolationText(analysis.profile);
+  curve.derived = derivationText(analysis.profile);
+  addOrigin(analysis.profile, curve.origin);
   const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
   curve.minimum = plans.back();
   curve.minimum.budget = curve.minimum.predicted_peak;
@@ -99,22 +100,20 @@ llvm::json::Value toJson(const Curve& curve) {
                             {"lower_bound_peak", curve.minimum.peak_bound},
                             {"out_of_reach", std::move(out_of_reach)},
                             {"points", std::move(points)}};
-  if (!curve.extrapolated_from.empty()) {
-    object["extrapolated_from"] = llvm::json::Array(curve.extrapolated_from);
-  }
+  for (const auto& [key, value] : curve.origin) object[key] = value;
   return object;
 }
 
 void printTable(const Curve& curve) {
   std::printf("original peak %s, %s; lowest reachable %s, predicted\n",
               ir::formatBytes(curve.original_peak).c_str(),
-              curve.extrapolated.empty() ? "measured" : "predicted",
+              curve.derived.empty() ? "measured" : "predicted",
               ir::formatBytes(curve.minimum.predicted_peak, ir::Rounding::kUp).c_str());
   if (curve.reserve > 0) {
     std::printf("budgets are what the reserve of %s leaves\n",
                 ir::formatBytes(curve.reserve).c_str());
   }
-  if (!curve.extrapolated.empty()) std::printf("all of it %s\n", curve.extrapolated.c_str());
+  if (!curve.derived.empty()) std::printf("all of it %s\n", curve.derived.c_str());
   std::printf("%12s %8s %12s %8s %12s %10s %8s %8s %6s %11s %10s\n", "budget", "", "predicted", "",
               "recomputed", "recomputed", "at least", "gap", "kept", "recomputed", "planning");
   std::printf("%12s %8s %12s %8s %12s %10s %8s %8s %6s %11s %10s\n", "", "", "peak", "",
@@ -122,6 +121,12 @@ void printTable(const Curve& curve) {
   const auto share = [&](int64_t bytes) {
     return percent(static_cast<double>(bytes) /
                    static_cast<double>(std::max<int64_t>(curve.original_peak, 1)));
+  };
+  // Of a GPU's step it may be microseconds.
+  const auto seconds = [](double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, value > 0 && value < 1e-3 ? "%.2e" : "%.4f", value);
+    return std::string(text);
   };
   std::set<int64_t> shown;
   for (const Row& row : curve.rows) {
@@ -134,10 +139,10 @@ void printTable(const Curve& curve) {
                   plan.budget < curve.original_peak ? "out of reach" : "as it is");
       continue;
     }
-    std::printf("%12s %8s %12s %8s %12s %10.4f %8s %8s %6d %11d %10.2f\n", budget.c_str(),
+    std::printf("%12s %8s %12s %8s %12s %10s %8s %8s %6d %11d %10.2f\n", budget.c_str(),
                 share(plan.budget).c_str(), ir::formatBytes(plan.predicted_peak).c_str(),
                 share(plan.predicted_peak).c_str(), percent(plan.recompute_share).c_str(),
-                plan.recompute_seconds, percent(plan.lower_bound_share).c_str(),
+                seconds(plan.recompute_seconds).c_str(), percent(plan.lower_bound_share).c_str(),
                 percent(plan.gap()).c_str(), plan.kept, plan.recomputed, plan.planning_seconds);
   }
 }
@@ -186,6 +191,7 @@ int planModel(const PlanArguments& arguments) {
   printNotes(session);
   options.step = session.step;
   options.progress = [&](const std::string& text) { progress.show(text); };
+  measureTarget(options);
   if (arguments.max_batch) {
     model_output.restore();
     printMaxBatch(request, planning, session, options);
@@ -210,6 +216,7 @@ int planModel(const PlanArguments& arguments) {
   files.commit();
   progress.clear();
   printRemarks(analysis.remarks);
+  printProfileNotes(analysis.profile, session.step);
   model_output.restore();
   if (arguments.json) {
     std::printf("%s", jsonText(toJson(curve)).c_str());
@@ -242,7 +249,7 @@ void addPlanVerb(CLI::App& app, Action& action) {
   verb->add_option(
           "--device-memory", arguments->planning.device_memory,
           "For --max-batch: what the device has for parameters, buffers, inputs, optimiser "
-          "state, gradients and the step together, as 24GiB")
+          "state, gradients and the step together, as 24GiB, or 90% of a GPU's")
       ->type_name("BYTES");
   verb->add_option(
           "--optimizer", arguments->planning.optimizer,

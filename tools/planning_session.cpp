@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "passes/deterministic_scope.h"
+#include "passes/retarget.h"
 #include "tools/errors.h"
 
 namespace remat::tools {
@@ -14,6 +16,12 @@ struct Counted {
   ir::Remark remark;
   int count = 0;
 };
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
 
 /// Remarks that read alike but for their bytes as one, with the sum of them; largest first.
 std::vector<Counted> merged(std::vector<ir::Remark> remarks) {
@@ -69,6 +77,21 @@ void printNotes(const Session& session) {
         "statistics\n",
         session.file.path.c_str());
   }
+}
+
+void printProfileNotes(const ir::Profile& profile, const StepOptions& step) {
+  const std::vector<std::string> different = nondeterministicOps(profile);
+  if (!different.empty() && !step.deterministic) {
+    std::fprintf(stderr,
+                 "note: on %s kernels of %s may give other last bits from run to run, in the "
+                 "original and in a replay; --deterministic takes ones that don't\n",
+                 profile.device.c_str(), joined(different).c_str());
+  }
+  if (profile.recorded_on.empty()) return;
+  const std::vector<std::string> other = otherInternals(profile);
+  std::fprintf(stderr, "note: bytes are those of a step on %s: workspaces differ on %s%s%s\n",
+               profile.recorded_on.c_str(), profile.device.c_str(),
+               other.empty() ? "" : ", and what is saved inside of ", joined(other).c_str());
 }
 
 std::string percent(double share) {

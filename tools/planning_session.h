@@ -34,6 +34,10 @@ void printRemarks(std::vector<ir::Remark> remarks);
 /// mode.
 void printNotes(const Session& session);
 
+/// Notes on stderr about what a profile can't be held to: kernels that aren't deterministic, what
+/// another device's kernels save otherwise.
+void printProfileNotes(const ir::Profile& profile, const StepOptions& step);
+
 /// `12.3 %`.
 std::string percent(double share);
 

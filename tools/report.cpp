@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
+#include "passes/roofline.h"
 #include "tools/errors.h"
 
 namespace remat::tools {
@@ -53,10 +54,31 @@ std::string row(llvm::StringRef name, llvm::StringRef value) {
 
 }  // namespace
 
-std::string extrapolationText(const ir::Profile& profile) {
-  if (profile.extrapolated_from.empty()) return "";
-  return "extrapolated from steps at batch " + std::to_string(profile.extrapolated_from[0]) +
-         " and " + std::to_string(profile.extrapolated_from[1]);
+std::string derivationText(const ir::Profile& profile) {
+  std::string text;
+  if (!profile.extrapolated_from.empty()) {
+    text = "extrapolated from steps at batch " + std::to_string(profile.extrapolated_from[0]) +
+           " and " + std::to_string(profile.extrapolated_from[1]);
+  }
+  if (!profile.recorded_on.empty()) {
+    text += (text.empty() ? "" : ", ") + std::string("taken over from ") + profile.recorded_on +
+            " for " + profile.device + " (bytes in multiples of " +
+            std::to_string(profile.rounding) + ", " + timesText(profile) + ")";
+  }
+  return text;
+}
+
+void addOrigin(const ir::Profile& profile, json::Object& object) {
+  object["device"] = profile.device;
+  object["rounding"] = profile.rounding;
+  object["times"] = profile.roofline.known() ? "roofline" : "measured";
+  if (profile.roofline.known()) {
+    object["roofline"] = json::Array{profile.roofline.flops, profile.roofline.bytes};
+  }
+  if (!profile.recorded_on.empty()) object["recorded_on"] = profile.recorded_on;
+  if (!profile.extrapolated_from.empty()) {
+    object["extrapolated_from"] = json::Array(profile.extrapolated_from);
+  }
 }
 
 namespace {
@@ -72,11 +94,12 @@ std::string summaryRows(const Report& report) {
   std::snprintf(gap, sizeof gap, "at most %.1f %% of one forward", 100 * result.plan.gap());
   char extra[32];
   std::snprintf(extra, sizeof extra, "%.1f %%", 100 * result.extra_time_share);
-  return rows + row("budget", ir::formatBytes(result.plan.budget)) +
+  return rows + row("planned for", result.profile.device + ", " + timesText(result.profile)) +
+         row("budget", ir::formatBytes(result.plan.budget)) +
          row("predicted peak", ir::formatBytes(result.plan.predicted_peak)) +
          row("measured peak", result.measured_peak > 0
                                   ? ir::formatBytes(result.measured_peak)
-                                  : "not measured: " + extrapolationText(result.profile)) +
+                                  : "not measured: " + derivationText(result.profile)) +
          row("recomputed share of one forward", share) + row("more than the least possible", gap) +
          row("predicted extra time of a step", extra) +
          (report.parity.empty() ? "" : row("trained beside the original", report.parity)) +
@@ -112,9 +135,7 @@ llvm::json::Value toJson(const Report& report) {
       {"planning_seconds", result.plan.planning_seconds},
       {"remarks", remarksJson(result.remarks)},
   };
-  if (!result.profile.extrapolated_from.empty()) {
-    object["extrapolated_from"] = json::Array(result.profile.extrapolated_from);
-  }
+  addOrigin(result.profile, object);
   if (!report.parity.empty()) object["parity"] = report.parity;
   if (!result.changed) object["reason_unchanged"] = result.reason_unchanged;
   return object;

@@ -17,8 +17,13 @@ struct Report {
 
 llvm::json::Value toJson(const Report& report);
 
-/// `extrapolated from steps at batch 2 and 4`; empty where everything was measured.
-std::string extrapolationText(const ir::Profile& profile);
+/// How the profile came from other steps than it is for: `extrapolated from steps at batch 2 and
+/// 4`, `taken over from cpu for cuda:0 (…)`; empty where everything was measured.
+std::string derivationText(const ir::Profile& profile);
+
+/// Where a profile's bytes and times are from, into a report: device, rounding, times (`measured`
+/// or `roofline`), and, where they are, roofline, recorded_on, extrapolated_from.
+void addOrigin(const ir::Profile& profile, llvm::json::Object& object);
 
 /// One self-contained page: summary, remarks, the graph after.
 std::string toHtml(const Report& report);

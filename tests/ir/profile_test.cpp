@@ -53,6 +53,40 @@ std::string errorOf(const std::string& text) {
   return "accepted";
 }
 
+TEST(ProfileTest, SaysWhatItsBytesAndTimesAreFor) {
+  Profile profile = sample();
+  Profile read = profileFromJson(toJson(profile));
+  EXPECT_EQ(read.rounding, 1);
+  EXPECT_FALSE(read.roofline.known() || read.derived());
+  profile.rounding = 512;
+  profile.recorded_on = "cpu";
+  profile.roofline = {6.7e13, 4.8e12};
+  const std::string text = toJson(profile);
+  read = profileFromJson(text);
+  EXPECT_EQ(read.rounding, 512);
+  EXPECT_EQ(read.recorded_on, "cpu");
+  EXPECT_EQ(read.roofline.flops, 6.7e13);
+  EXPECT_EQ(read.roofline.bytes, 4.8e12);
+  EXPECT_TRUE(read.derived());
+  EXPECT_NE(errorOf(replaced(text, "\"rounding\":512", "\"rounding\":0")).find("'rounding'"),
+            std::string::npos);
+  EXPECT_NE(
+      errorOf(replaced(text, "\"recorded_on\":\"cpu\"", "\"recorded_on\":1")).find("'recorded_on'"),
+      std::string::npos);
+  EXPECT_NE(errorOf(replaced(text, "\"roofline\":[", "\"roofline\":[0,")).find("'roofline'"),
+            std::string::npos);
+  EXPECT_NE(errorOf(replaced(text, "\"roofline\":[67000000000000", "\"roofline\":[-1"))
+                .find("'roofline'"),
+            std::string::npos);
+}
+
+TEST(ProfileTest, RoundsUp) {
+  EXPECT_EQ(roundedUp(0, 512), 0);
+  EXPECT_EQ(roundedUp(1, 512), 512);
+  EXPECT_EQ(roundedUp(1024, 512), 1024);
+  EXPECT_EQ(roundedUp(1025, 1), 1025);
+}
+
 TEST(ProfileTest, SaysWhatItWasExtrapolatedFrom) {
   Profile profile = sample();
   EXPECT_TRUE(profileFromJson(toJson(profile)).extrapolated_from.empty());

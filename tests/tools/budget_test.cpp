@@ -46,6 +46,28 @@ TEST(Budget, Overhead) {
   EXPECT_THROW(parsePercentage("-5%"), std::invalid_argument);
 }
 
+TEST(BudgetTest, Rooflines) {
+  EXPECT_EQ(parseRoofline("67T,4.8T").flops, 67e12);
+  EXPECT_EQ(parseRoofline("67T,4.8T").bytes, 4.8e12);
+  EXPECT_EQ(parseRoofline("6.7e13, 2P").flops, 6.7e13);
+  EXPECT_EQ(parseRoofline("6.7e13, 2P").bytes, 2e15);
+  for (const char* const wrong :
+       {"", "67T", "67T,", ",4T", "0,4T", "-1T,4T", "67T,4T,1", "67X,4T", "nan,1", "inf,1"}) {
+    EXPECT_THROW(parseRoofline(wrong), std::invalid_argument) << wrong;
+  }
+}
+
+TEST(BudgetTest, MemorySizes) {
+  EXPECT_EQ(parseMemorySize("90%").share, 0.9);
+  EXPECT_EQ(parseMemorySize("90%").bytes, 0);
+  EXPECT_EQ(parseMemorySize("2GiB").bytes, int64_t{2} << 30);
+  EXPECT_EQ(parseMemorySize("2GiB").share, 0);
+  EXPECT_FALSE(MemorySize().given());
+  for (const char* const wrong : {"", "0%", "101%", "%", "0MB", "90", "many"}) {
+    EXPECT_THROW(parseMemorySize(wrong), std::invalid_argument) << wrong;
+  }
+}
+
 struct Malformed {
   const char* text;
   const char* message;

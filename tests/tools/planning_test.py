@@ -182,3 +182,77 @@ def test_the_largest_batch_needs_bytes(tmp_path):
     assert "in bytes" in remat_opt.fail(2, *options, "--max-batch")
     assert "--max-batch" in remat_opt.fail(2, *options, "--device-memory", "1GB")
     assert "not even a batch of 1" in remat_opt.fail(3, *options, "--max-batch", "--budget", "10kB")
+
+
+GPU = ("--plan-for", "cuda", "--roofline", "67T,4.8T")
+
+
+def test_a_gpu_that_is_not_here_is_planned_for(tmp_path):
+    model, out = model_file(tmp_path), tmp_path / "out.pt"
+    profile, plan, report = tmp_path / "profile.json", tmp_path / "plan.json", tmp_path / "report.html"
+    options = ("optimize", model, "-o", out, *INPUT, "--budget", "60%", *GPU)
+    files = ("--save-profile", profile, "--save-plan", plan, "--report", report)
+    result = remat_opt.succeed_json(*options, *files)
+    assert result["device"] == "cuda:0" and result["recorded_on"] == "cpu" and result["rounding"] == 512
+    assert result["times"] == "roofline" and result["roofline"] == [67e12, 4.8e12]
+    assert result["peak_bytes"]["measured"] == 0 and 0 < result["peak_bytes"]["predicted"] <= result["budget"]
+    recorded = json.loads(profile.read_text(encoding="utf-8"))
+    assert recorded["device"] == "cuda:0" and all(storage[0] % 512 == 0 for storage in recorded["storages"])
+    saved = json.loads(plan.read_text(encoding="utf-8"))
+    assert saved["device"] == "cuda:0" and "roofline of 67.0 TFLOP/s" in saved["times"]
+    assert "cuda:0, times by a roofline" in report.read_text(encoding="utf-8")
+    text = remat_opt.succeed(*options)
+    assert "taken over from cpu for cuda:0" in text and "nothing was measured there" in text
+    assert remat_opt.succeed("dump", out).splitlines()[0].endswith(", for cuda:0")
+    # It trains here as well.
+    parity = remat_opt.succeed_json("verify", model, out, *INPUT, "--rounds", "1")["parity"]
+    assert parity["gradients"] == "bitwise"
+    # The profile serves again, as it is.
+    again = remat_opt.succeed_json("plan", model, *INPUT, "--budget", "60%", *GPU, "--profile", profile)
+    assert again["points"][0]["predicted_peak"] == result["peak_bytes"]["predicted"]
+
+
+def test_a_cuda_profile_gives_the_plan_of_a_cpu_profile(tmp_path):
+    model, cpu, cuda = model_file(tmp_path), tmp_path / "cpu.json", tmp_path / "cuda.json"
+    ask = ("plan", model, *INPUT, "--budget", "70%", "--budget", "60%")
+    remat_opt.succeed(*ask, "--save-profile", cpu)
+    stub = json.loads(cpu.read_text(encoding="utf-8"))
+    stub.update(device="cuda:0", rounding=512)
+    stub["storages"] = [[-(-size // 512) * 512, role] for size, role in stub["storages"]]
+    cuda.write_text(json.dumps(stub), encoding="utf-8")
+    left = remat_opt.succeed_json(*ask, "--profile", cpu)
+    right = remat_opt.succeed_json(*ask, *GPU, "--profile", cuda)
+    assert (left["device"], right["device"]) == ("cpu", "cuda:0") and right["times"] == "measured"
+    for mine, other in zip(left["points"], right["points"], strict=True):
+        assert [mine[key] for key in ("kept", "recomputed")] == [other[key] for key in ("kept", "recomputed")]
+        assert mine["recompute_seconds"] == pytest.approx(other["recompute_seconds"])
+        assert 0 <= other["predicted_peak"] - mine["predicted_peak"] < 512 * len(stub["storages"])
+
+
+def test_a_batch_for_a_gpu_that_is_not_here(tmp_path):
+    ask = ("plan", model_file(tmp_path), *INPUT, "--max-batch", *GPU, "--device-memory")
+    text = remat_opt.succeed(*ask, "2GiB")
+    assert "- context (assumed)" in text and "- fragmentation (5 %)" in text and "cuda:0" in text
+    found = remat_opt.succeed_json(*ask, "2GiB")
+    assert found["max_batch"] > 1 and found["device"] == "cuda:0" and found["times"] == "roofline"
+    assert "is not here to read its memory from" in remat_opt.fail(1, *ask, "90%")
+
+
+def test_what_a_gpu_is_asked_for_wrongly(tmp_path):
+    ask = ("plan", model_file(tmp_path), *INPUT, "--budget", "60%")
+    assert "give --roofline FLOPS,BYTES_PER_S" in remat_opt.fail(1, *ask, "--plan-for", "cuda:7")
+    assert "--roofline needs --plan-for" in remat_opt.fail(2, *ask, "--roofline", "67T,4.8T")
+    assert "'67T' is no roofline" in remat_opt.fail(2, *ask, "--plan-for", "cuda", "--roofline", "67T")
+    assert "--plan-for cpu" in remat_opt.fail(2, *ask, "--plan-for", "cpu")
+    assert "--plan-for 'tpu'" in remat_opt.fail(2, *ask, "--plan-for", "tpu")
+    memory = ("plan", model_file(tmp_path), *INPUT, "--max-batch", "--device-memory", "90%")
+    assert "in percent is of a GPU's memory" in remat_opt.fail(2, *memory)
+
+
+def test_deterministic_algorithms_are_said(tmp_path):
+    model, out, plan = model_file(tmp_path), tmp_path / "out.pt", tmp_path / "plan.json"
+    remat_opt.succeed("optimize", model, "-o", out, *INPUT, "--budget", "60%", "--deterministic", "--save-plan", plan)
+    assert json.loads(plan.read_text(encoding="utf-8"))["loss"] == "random gradients by deterministic algorithms"
+    result = remat_opt.run("verify", model, out, *INPUT, "--rounds", "1")
+    assert result.returncode == 0 and "by deterministic algorithms and not random gradients" in result.stderr
+    assert "was planned for" not in remat_opt.run("verify", model, out, *INPUT, "--rounds", "1", "--deterministic").stderr
