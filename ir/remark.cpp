@@ -29,6 +29,30 @@ const char* reasonName(Reason reason) {
   return "unknown";
 }
 
+const char* remedyFor(Reason reason) {
+  switch (reason) {
+    case Reason::kInPlaceWrite:
+      return "use the form without _, or inplace=False";
+    case Reason::kHiddenWrite:
+      return "build lists and dicts outside of the model's costly parts";
+    case Reason::kReadAfterWrite:
+      return "write to a copy";
+    case Reason::kRandom:
+      return "use nn.Dropout, whose mask is replayed, or set the inner dropout to 0";
+    case Reason::kSideEffect:
+      return "move it out of forward";
+    case Reason::kUnknownOp:
+      return "--allow-op; unroll the loop (tracing, or a loop over a ModuleList)";
+    case Reason::kDataDependentShape:
+      return "multiply by a mask instead";
+    case Reason::kEscapingAlias:
+      return "return a clone()";
+    case Reason::kBelowMinimumSaving:
+      return "nothing";
+  }
+  return "";
+}
+
 std::string modulePathText(const std::string& path) {
   const bool bare = path.find_first_not_of("0123456789.") == std::string::npos;
   return bare && !path.empty() ? "module " + path : path;

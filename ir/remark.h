@@ -22,6 +22,9 @@ enum class Reason : uint8_t {
 /// The name between brackets: `in-place-write`.
 const char* reasonName(Reason reason);
 
+/// What a user can do: `use nn.Dropout, whose mask is replayed, or …`.
+const char* remedyFor(Reason reason);
+
 /// One reason why one node is kept. `str` gives
 /// `remark: model.py:41: layer2.0.relu: kept [in-place-write]: aten::relu_ writes its input
 /// (saved 3.2 MB)`.

@@ -67,6 +67,7 @@ struct OptimizeOptions {
   ir::Roofline roofline;
   const std::string& target() const { return plan_for.empty() ? step.device : plan_for; }
   int64_t batch_dim = 0;  ///< dimension of the inputs that profile_batches vary
+  bool report = false;    ///< fill OptimizeResult::report in; plans for several budgets more
   /// Called with short lines of what is going on.
   std::function<void(const std::string&)> progress;
 };

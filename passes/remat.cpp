@@ -191,6 +191,30 @@ std::string bytesText(int64_t bytes, ir::Rounding rounding) {
   return ir::formatBytes(bytes, rounding) + " (" + std::to_string(bytes) + " bytes)";
 }
 
+PlanReport planReport(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
+                      const OptimizeOptions& options) {
+  PlanReport report;
+  const Simulator simulator(input);
+  report.before = stepMemory(input, simulator.keepAll());
+  report.after = stepMemory(input, plan.keep);
+  report.values = decidedValues(input, plan);
+  constexpr int kBudgets = 9;
+  std::vector<Budget> budgets(kBudgets);
+  for (int i = 0; i < kBudgets; ++i) {
+    budgets[i].fraction = static_cast<double>(kBudgets - i) / (kBudgets + 1);
+  }
+  report.curve = planCurve(analysis, budgets, options);
+  // Budgets below the lowest reachable peak have no plan.
+  const int64_t lowest = report.curve.back().predicted_peak;
+  report.curve.erase(std::remove_if(report.curve.begin(), report.curve.end() - 1,
+                                    [&](const ir::Plan& each) {
+                                      return each.predicted_peak > each.budget ||
+                                             each.budget < lowest;
+                                    }),
+                     report.curve.end() - 1);
+  return report;
+}
+
 }  // namespace
 
 PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
@@ -346,6 +370,10 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   result.annotations.recompute_share = result.plan.recompute_share;
   if (const double step = stepSeconds(analysis.profile); step > 0) {
     result.extra_time_share = result.plan.recompute_seconds / step;
+  }
+  if (options.report) {
+    say("planning for other budgets");
+    result.report = planReport(analysis, input, result.plan, options);
   }
   result.profile = std::move(analysis.profile);
   return result;

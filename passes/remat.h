@@ -2,6 +2,7 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "passes/extrapolate.h"
 #include "passes/options.h"
 #include "passes/plan_file.h"
+#include "passes/step_report.h"
 
 namespace remat {
 
@@ -78,6 +80,14 @@ std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
 SavedPlan savePlan(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
                    const OptimizeOptions& options);
 
+/// What a report shows beside the figures; all of it predicted.
+struct PlanReport {
+  StepMemory before;
+  StepMemory after;
+  std::vector<DecidedValue> values;
+  std::vector<ir::Plan> curve;  ///< of several budgets; the last entry is the lowest reachable peak
+};
+
 struct OptimizeResult {
   bool changed = false;          ///< false: nothing to gain, `module` is the model as it was
   torch::jit::Module module;     ///< shares parameters and buffers with the model
@@ -94,6 +104,7 @@ struct OptimizeResult {
   int64_t measured_peak = 0;  ///< bytes, of the result; 0: not measured
   std::string before_ir;      ///< annotated dumps
   std::string after_ir;
+  std::optional<PlanReport> report;  ///< see OptimizeOptions::report
 };
 
 /// The whole pipeline. Throws BudgetError and RematError.

@@ -33,7 +33,7 @@ struct OptimizeArguments {
   std::string output;
   std::string budget;
   std::string dump_folder;
-  std::string report;
+  std::vector<std::string> reports;
   bool verify = false;
   ComparingOptions comparing;
   bool json = false;
@@ -97,10 +97,11 @@ MemorySize checkArguments(const OptimizeArguments& arguments) {
     throw usage("--keep and --recompute make a plan; leave them out beside --plan");
   }
   comparingOptions(arguments.comparing);
-  checkReportExtension(arguments.report);
+  for (const std::string& path : arguments.reports) checkReportExtension(path);
   const MemorySize device_memory = deviceMemoryOption(planning);
   checkWritable(arguments.output);
-  std::vector<std::string> results{arguments.report, planning.save_profile, planning.save_plan};
+  std::vector<std::string> results{planning.save_profile, planning.save_plan};
+  results.insert(results.end(), arguments.reports.begin(), arguments.reports.end());
   for (const std::string& path : results) {
     if (!path.empty()) checkWritable(path);
   }
@@ -136,9 +137,8 @@ void writeFiles(const OptimizeArguments& arguments, const Session& session, bool
                 const std::string& parity, OptimizeResult& result) {
   OutputFiles files;
   addDumps(arguments, result, files);
-  if (!arguments.report.empty()) {
-    files.add(arguments.report, reportText({arguments.run.model, arguments.output, &result, parity},
-                                           arguments.report));
+  for (const std::string& path : arguments.reports) {
+    files.add(path, reportText({arguments.run.model, arguments.output, &result, parity}, path));
   }
   if (!arguments.planning.save_profile.empty()) {
     files.add(arguments.planning.save_profile, ir::toJson(result.profile));
@@ -246,6 +246,7 @@ int optimizeModel(const OptimizeArguments& arguments) {
     std::fprintf(stderr, "note: %s is optimised already: it is planned anew from its original %s\n",
                  arguments.run.model.c_str(), options.method.c_str());
   }
+  options.report = !arguments.reports.empty();
   options.progress = [&](const std::string& text) { progress.show(text); };
   measureTarget(options);
   OptimizeResult result = optimizeSession(session, device_budget, options);
@@ -310,8 +311,10 @@ void addOptimizeVerb(CLI::App& app, Action& action) {
   addComparingOptions(*verb, arguments->comparing, "--verify");
   verb->add_option("--dump-ir", arguments->dump_folder, "Write before.ir and after.ir there")
       ->type_name("FOLDER");
-  verb->add_option("--report", arguments->report, "Write a report, .json or .html")
-      ->type_name("FILE");
+  verb->add_option("--report", arguments->reports,
+                   "Write a report, .html to look at or .json; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   verb->add_flag("--json", arguments->json, "Print the result as JSON");
   verb->footer(
       "Example:\n  remat-opt optimize gpt2.pt -o small.pt --input 4x512:int64:0..8191 --budget "

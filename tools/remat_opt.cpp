@@ -10,6 +10,7 @@
 
 #include "runtime/memory_statistics.h"
 #include "runtime/runtime.h"
+#include "tools/command_line.h"
 #include "tools/errors.h"
 #include "tools/suggestion.h"
 #include "tools/verbs.h"
@@ -151,6 +152,7 @@ int runTool(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using remat::tools::printError;
+  remat::tools::noteCommandLine(argc, argv);
   try {
     return remat::tools::runTool(argc, argv);
   } catch (const remat::tools::ToolError& error) {

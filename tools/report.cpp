@@ -9,6 +9,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include "passes/roofline.h"
 #include "tools/errors.h"
+#include "tools/html_report.h"
 
 namespace remat::tools {
 namespace {
@@ -23,33 +24,10 @@ json::Array remarksJson(const std::vector<ir::Remark>& remarks) {
                                  {"module_path", remark.module_path},
                                  {"source", remark.source},
                                  {"explanation", remark.explanation},
+                                 {"remedy", ir::remedyFor(remark.reason)},
                                  {"saved_bytes", remark.saved_bytes}});
   }
   return array;
-}
-
-std::string escaped(llvm::StringRef text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
-
-std::string row(llvm::StringRef name, llvm::StringRef value) {
-  return "<tr><th>" + escaped(name) + "</th><td>" + escaped(value) + "</td></tr>\n";
 }
 
 }  // namespace
@@ -83,37 +61,13 @@ void addOrigin(const ir::Profile& profile, json::Object& object) {
 
 namespace {
 
-std::string summaryRows(const Report& report) {
-  const OptimizeResult& result = *report.result;
-  std::string rows = row("model", report.model) + row("output", report.output) +
-                     row("step peak of the original", ir::formatBytes(result.original_peak));
-  if (!result.changed) return rows + row("result", "unchanged: " + result.reason_unchanged);
-  char share[32];
-  std::snprintf(share, sizeof share, "%.1f %%", 100 * result.plan.recompute_share);
-  char gap[64];
-  std::snprintf(gap, sizeof gap, "at most %.1f %% of one forward", 100 * result.plan.gap());
-  char extra[32];
-  std::snprintf(extra, sizeof extra, "%.1f %%", 100 * result.extra_time_share);
-  return rows + row("planned for", result.profile.device + ", " + timesText(result.profile)) +
-         row("budget", ir::formatBytes(result.plan.budget)) +
-         row("predicted peak", ir::formatBytes(result.plan.predicted_peak)) +
-         row("measured peak", result.measured_peak > 0
-                                  ? ir::formatBytes(result.measured_peak)
-                                  : "not measured: " + derivationText(result.profile)) +
-         row("recomputed share of one forward", share) + row("more than the least possible", gap) +
-         row("predicted extra time of a step", extra) +
-         (report.parity.empty() ? "" : row("trained beside the original", report.parity)) +
-         row("storages kept", std::to_string(result.plan.kept)) +
-         row("storages recomputed", std::to_string(result.plan.recomputed));
-}
-
 bool hasExtension(const std::string& path, llvm::StringRef extension) {
   return llvm::StringRef(path).endswith_insensitive(extension);
 }
 
 }  // namespace
 
-llvm::json::Value toJson(const Report& report) {
+llvm::json::Object toJson(const Report& report) {
   const OptimizeResult& result = *report.result;
   json::Object object{
       {"model", report.model},
@@ -141,31 +95,13 @@ llvm::json::Value toJson(const Report& report) {
   return object;
 }
 
-std::string toHtml(const Report& report) {
-  const OptimizeResult& result = *report.result;
-  std::string html =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Remat: " +
-      escaped(report.model) +
-      "</"
-      "title>\n<style>body{font-family:sans-serif;margin:2em}th{text-align:left;padding-right:2em}"
-      "pre{background:#f4f4f4;padding:1em;overflow-x:auto}</style></head><body>\n<h1>" +
-      escaped(report.model) + "</h1>\n<table>\n" + summaryRows(report) + "</table>\n";
-  if (!result.remarks.empty()) {
-    html += "<h2>Remarks</h2>\n<pre>";
-    for (const ir::Remark& remark : result.remarks) html += escaped(ir::str(remark)) + "\n";
-    html += "</pre>\n";
-  }
-  if (result.changed) html += "<h2>Graph</h2>\n<pre>" + escaped(result.after_ir) + "</pre>\n";
-  return html + "</body></html>\n";
-}
-
 void checkReportExtension(const std::string& path) {
   if (path.empty() || hasExtension(path, ".json") || hasExtension(path, ".html")) return;
   throw usage("--report '" + path + "' ends neither in .json nor in .html");
 }
 
 std::string reportText(const Report& report, const std::string& path) {
-  return hasExtension(path, ".html") ? toHtml(report) : jsonText(toJson(report));
+  return hasExtension(path, ".html") ? reportHtml(report) : jsonText(reportJson(report));
 }
 
 std::string jsonText(llvm::json::Value value) {

@@ -15,7 +15,7 @@ struct Report {
   std::string parity;  ///< with the original, of optimize --verify; empty: not compared
 };
 
-llvm::json::Value toJson(const Report& report);
+llvm::json::Object toJson(const Report& report);
 
 /// How the profile came from other steps than it is for: `extrapolated from steps at batch 2 and
 /// 4`, `taken over from cpu for cuda:0 (…)`; empty where everything was measured.
@@ -24,9 +24,6 @@ std::string derivationText(const ir::Profile& profile);
 /// Where a profile's bytes and times are from, into a report: device, rounding, times (`measured`
 /// or `roofline`), and, where they are, roofline, recorded_on, extrapolated_from.
 void addOrigin(const ir::Profile& profile, llvm::json::Object& object);
-
-/// One self-contained page: summary, remarks, the graph after.
-std::string toHtml(const Report& report);
 
 /// JSON or HTML, by the extension of `path`. Throws ToolError (usage) on any other.
 std::string reportText(const Report& report, const std::string& path);

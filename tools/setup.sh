@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings this machine to where Remat builds and tests: apt packages, .venv with pinned versions, Bazel's disk cache.
-# What is there already is left alone. `tools/setup.sh --lint` adds what the format check and clang-tidy need.
+# What is there already is left alone. `tools/setup.sh --tests` adds what only tests need (a browser for reports), `--lint`
+# what the format check and clang-tidy need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,11 +20,13 @@ apt_packages=(
   llvm-14-dev zlib1g-dev libtinfo-dev
   libgtest-dev libgmock-dev libcli11-dev
 )
-if [[ "${1:-}" == --lint ]]; then
-  apt_packages+=(clang-format clang-tidy)
-elif [[ $# -gt 0 ]]; then
-  die "unknown option '$1' (there is only --lint)"
-fi
+for option in "$@"; do
+  case "$option" in
+    --tests) apt_packages+=(chromium) ;;
+    --lint) apt_packages+=(clang-format clang-tidy) ;;
+    *) die "unknown option '$option' (there are --tests and --lint)" ;;
+  esac
+done
 if ! command -v python3 >/dev/null || ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
   apt_packages+=(python3 python3-venv)
 fi
