@@ -10,7 +10,8 @@
 # building them; PYTHON is one whose torch they were linked with. BAZEL may hold Bazel's command with its startup options.
 set -euo pipefail
 
-readonly here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly here
 readonly most_mib=60
 
 die() {
@@ -18,7 +19,7 @@ die() {
   exit 2
 }
 
-# The libraries of the system that another one may lack in this version; LibTorch and CUDA come with the torch there.
+# Libraries of the system that another one may lack, where these are taken; LibTorch and CUDA come with the torch there.
 copy_system_libraries() {
   local library
   for library in libtinfo.so.6 libz.so.1; do
@@ -31,11 +32,15 @@ copy_system_libraries() {
 pack_files() {
   local folder=$1 tool=$2 runtime=$3 python=$4
   shift 4
-  rm -rf "${folder:?}/bin" "$folder/lib" "$folder/runfiles" "$folder/gpu_check"
+  [[ -z "$(ls -A "$folder")" || -e "$folder/linked.json" ]] || die "$folder holds something else: give a new folder"
+  rm -rf "${folder:?}/bin" "${folder:?}/lib" "${folder:?}/runfiles" "${folder:?}/gpu_check"
   mkdir -p "$folder/bin" "$folder/lib" "$folder/runfiles"
+  "$python" -c 'import json, torch; print(json.dumps({"torch": torch.__version__, "git": torch.version.git_version}))' \
+    >"$folder/linked.json"
   strip -o "$folder/bin/remat-opt" "$tool"
   strip -o "$folder/lib/libremat_runtime.so" "$runtime"
-  copy_system_libraries "$tool" "$folder/lib"
+  mkdir -p "$folder/lib/system"
+  copy_system_libraries "$tool" "$folder/lib/system"
   local test file
   for test in "$@"; do
     strip -o "$folder/bin/$(basename "$test")" "$test"
@@ -49,8 +54,6 @@ pack_files() {
   cp "$here/gpu_check.sh" "$folder/"
   mkdir -p "$folder/gpu_check"
   cp "$here"/gpu_check/*.py "$here/bench/parity.py" "$folder/gpu_check/"
-  "$python" -c 'import json, torch; print(json.dumps({"torch": torch.__version__, "git": torch.version.git_version}))' \
-    >"$folder/linked.json"
   local mib
   mib=$(du -sm "$folder" | cut -f1)
   ((mib < most_mib)) || die "$folder holds $mib MiB, more than $most_mib; pack fewer tests"

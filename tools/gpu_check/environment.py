@@ -1,5 +1,7 @@
-"""Prints, as JSON, which torch this Python has, where its libraries are, and which GPUs it sees."""
+"""Prints, as JSON, which torch this Python has, where its libraries are, and which GPUs it sees:
+environment.py DEVICE LIBRARY... tells whether the system lacks one of the libraries, too."""
 
+import ctypes
 import importlib.metadata
 import json
 import pathlib
@@ -14,6 +16,14 @@ def library_folders():
     root = pathlib.Path(torch.__file__).resolve().parent
     folders = [root / "lib", *sorted(root.parent.glob("nvidia/*/lib"))]
     return [str(folder) for folder in folders if folder.is_dir()]
+
+
+def lacks(library):
+    try:
+        ctypes.CDLL(library)
+        return False
+    except OSError:
+        return True
 
 
 def version(package):
@@ -43,6 +53,7 @@ print(
             "python": platform.python_version(),
             "packages": {name: version(name) for name in ("torchvision", "timm", "transformers")},
             "libraries": library_folders(),
+            "lacks": any(map(lacks, sys.argv[2:])),
             "devices": devices(sys.argv[1]),
         }
     )

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-WARM_UPS = 3
+WARM_UPS = 2
 
 
 class Meter:
@@ -173,7 +173,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--runtime", required=True, help="libremat_runtime.so")
     parser.add_argument("--budgets", type=int, nargs="+", required=True)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--result", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
