@@ -98,8 +98,8 @@ ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, T
           return recording.forward(std::move(arguments)).at(0);
         },
         false);
-    state.restore();
     ir::Profile profile = recording.finish();
+    state.restore();
     if (i < warm_ups) continue;
     profile.peak_bytes = outcome.peak_bytes;
     profile.step_seconds = outcome.seconds;

@@ -27,6 +27,7 @@ double medianSeconds(c10::Device device, const Work& work) {
   }
   synchronize(device);
   std::vector<double> seconds;
+  seconds.reserve(instants.size());
   for (const auto& [begin, end] : instants) seconds.push_back(clock.seconds(begin, end));
   std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
   return seconds[kRuns / 2];

@@ -156,7 +156,6 @@ Work forwardWork(const ir::Profile& profile, size_t index) {
     case Formula::kBytes:
       break;
   }
-  work.products = work.flops > 0;
   return work;
 }
 

@@ -22,9 +22,8 @@ std::optional<TensorType> tensorType(const std::string& type);
 
 /// What one execution of an operator costs.
 struct Work {
-  double flops = 0;       ///< floating-point operations, a multiplication and an addition being two
-  double bytes = 0;       ///< read and written, each tensor once
-  bool products = false;  ///< it consists of matrix products, of which a backward has two for each
+  double flops = 0;  ///< floating-point operations, a multiplication and an addition being two
+  double bytes = 0;  ///< read and written, each tensor once
 };
 
 /// The forward of node `index` of `profile`, by its operator and the shapes of what goes in and

@@ -29,9 +29,9 @@ c10::Device parseDevice(const std::string& option, const std::string& text) {
   return {device.type(), device.has_index() ? device.index() : c10::DeviceIndex{0}};
 }
 
-c10::DeviceIndex deviceCount(c10::DeviceType type) {
-  return c10::impl::hasDeviceGuardImpl(type) ? c10::impl::VirtualGuardImpl(type).deviceCount()
-                                             : c10::DeviceIndex{0};
+int deviceCount(c10::DeviceType type) {
+  if (!c10::impl::hasDeviceGuardImpl(type)) return 0;
+  return static_cast<int>(c10::impl::VirtualGuardImpl(type).deviceCount());
 }
 
 bool isHere(c10::Device device) {
