@@ -191,11 +191,11 @@ void Execution::copyStatistics(int32_t index) {
   const bool moves = content(node.inputs.at(5)).toBool();
   const CapturePause pause;
   const c10::AutoGradMode no_grad(false);
-  std::vector<c10::IValue> copies;
+  std::vector<QueuedValue> copies;
   for (const size_t k : {3, 4}) {
     const c10::IValue& statistic = content(node.inputs.at(k));
     if (!statistic.isTensor() || !statistic.toTensor().defined()) {
-      copies.push_back(statistic);
+      copies.emplace_back(statistic);
     } else if (moves) {
       copies.emplace_back(at::empty_like(statistic.toTensor(), at::device(at::kMeta)));
     } else {

@@ -99,7 +99,7 @@ c10::IValue Materialization::make(int32_t value) {
   }
   const auto made = values_.find(value);
   if (made != values_.end()) {
-    return made->second;
+    return made->second.read();
   }
   return frame_.unpackBoundary(value, *boundaries_.at(value));
 }
@@ -121,7 +121,7 @@ void Materialization::collect(int32_t value) {
       boundaries_[v] = frame_.boundaries_[v];
       continue;
     }
-    const c10::IValue* cached = session_ != nullptr ? session_->find(v) : nullptr;
+    const QueuedValue* cached = session_ != nullptr ? session_->find(v) : nullptr;
     if (cached != nullptr) {
       values_[v] = *cached;
       continue;
@@ -147,7 +147,7 @@ bool Materialization::claim(int32_t node, std::unique_lock<std::mutex>& lock) {
     if (frame_.program().kept[output] != 0) {
       continue;
     }
-    const c10::IValue* cached = session_->find(output);
+    const QueuedValue* cached = session_->find(output);
     if (cached != nullptr) {
       values_[output] = *cached;
     } else if (reads_.count(output) != 0) {
@@ -208,13 +208,13 @@ std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
   for (size_t k = 0; k < called.inputs.size(); ++k) {
     const int32_t v = frame_.resolve(called.inputs[k]);
     if (called.hidden_state == HiddenState::kRunningStatistics && (k == 3 || k == 4)) {
-      inputs.push_back(replayStatistic(frame_.statistics_.at(node)[k - 3], inputs.at(0)));
+      inputs.push_back(replayStatistic(frame_.statistics_.at(node)[k - 3].read(), inputs.at(0)));
     } else if (program.is_constant[v] != 0) {
       inputs.push_back(program.constants[v]);
     } else if (const auto found = boundaries_.find(v); found != boundaries_.end()) {
       inputs.push_back(frame_.unpackBoundary(v, *found->second));
     } else {
-      inputs.push_back(values_.at(v));
+      inputs.push_back(values_.at(v).read());
     }
   }
   return inputs;
@@ -311,7 +311,12 @@ std::vector<c10::IValue> Materialization::execute(int32_t node,
 void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
   const RegionProgram& program = frame_.program();
   const ProgramNode& called = program.nodes[node];
-  std::vector<c10::IValue> garbage;
+  std::vector<QueuedValue> garbage;
+  std::vector<QueuedValue> queued;
+  queued.reserve(outputs.size());
+  for (c10::IValue& output : outputs) {
+    queued.emplace_back(std::move(output));
+  }
   {
     const std::lock_guard<std::mutex> lock(frame_.mutex_);
     for (size_t k = 0; k < called.made.size(); ++k) {
@@ -320,10 +325,10 @@ void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
         continue;
       }
       if (session_ != nullptr && session_->isPending(output) && program.dropped[output] == 0) {
-        session_->store(output, outputs[k]);
+        session_->store(output, queued[k]);
       }
       if (reads_.count(output) != 0) {
-        values_[output] = std::move(outputs[k]);
+        values_[output] = std::move(queued[k]);
       }
     }
     if (session_ != nullptr && session_->noteReplayed(node)) {
