@@ -1,7 +1,6 @@
 #include "runtime/replay.h"
 
 #include <ATen/ops/zeros.h>
-#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -12,6 +11,7 @@
 #include "runtime/capture.h"
 #include "runtime/dropout.h"
 #include "runtime/node_call.h"
+#include "runtime/profiler_range.h"
 #include "runtime/session.h"
 #include "runtime/statistics.h"
 #include "runtime/tensors.h"
@@ -93,6 +93,7 @@ c10::IValue Materialization::make(int32_t value) {
     const c10::AutoGradMode no_grad(false);
     const AmbientState::Scope ambient(frame_.ambient_);
     const CapturePause pause;
+    const ProfilerRange range(ProfilerRange::Kind::kSegment, frame_.program().described[value]);
     for (const int32_t node : nodes_) {
       runNode(node);
     }
@@ -275,11 +276,9 @@ std::vector<c10::IValue> callWithGradients(const ProgramNode& called,
 std::vector<c10::IValue> Materialization::execute(int32_t node,
                                                   std::vector<c10::IValue> inputs) const {
   const ProgramNode& called = frame_.program().nodes[node];
-  at::RecordFunction record(at::RecordScope::USER_SCOPE);
-  if (record.isActive()) {
-    record.before("remat::replay " + called.where);
-  }
-  const StatisticsTimer timer(StatisticsTimer::Kind::kReplay);
+  const ProfilerRange range(ProfilerRange::Kind::kReplay, called.where);
+  const StatisticsTimer timer(StatisticsTimer::Kind::kReplay,
+                              statisticsEnabled() ? deviceOf(inputs) : c10::Device(c10::kCPU));
   try {
     if (called.is_dropout_mask) {
       const auto draw = frame_.draws_.find(node);
