@@ -14,9 +14,10 @@ struct GeneratorPosition {
   /// first offset are not known yet: kernels read them, whenever the graph runs, from the device's
   /// memory, and `offset` counts from there.
   uint64_t capture = 0;
-  uint64_t seed = 0;  ///< the number, or in a capture the address where it will be
+  uint64_t seed = 0;  ///< outside of captures
   uint64_t offset = 0;
-  uint64_t first_offset = 0;  ///< in a capture: the address where it will be
+  int64_t* seed_at = nullptr;          ///< in a capture, on the device
+  int64_t* first_offset_at = nullptr;  ///< in a capture, on the device
 };
 
 /// What the runtime asks of an accelerator beyond what c10 knows of every one (streams, events,

@@ -11,13 +11,10 @@
 namespace remat::runtime {
 namespace {
 
-int64_t* pointerTo(uint64_t address) { return reinterpret_cast<int64_t*>(address); }
-uint64_t addressOf(const int64_t* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-
 /// One number in the device's memory, which a generator of LibTorch's owns.
-at::TensorBase numberAt(uint64_t address, c10::Device device) {
+at::TensorBase numberAt(int64_t* address, c10::Device device) {
   // The target device saves asking the driver where the pointer points.
-  return at::for_blob(pointerTo(address), {1})
+  return at::for_blob(address, {1})
       .options(at::TensorOptions().device(device).dtype(at::kLong))
       .target_device(device)
       .make_tensor();
@@ -39,9 +36,14 @@ class CudaDevice final : public DeviceInterface {
     GeneratorPosition position;
     position.capture = currentCapture(device);
     TORCH_INTERNAL_ASSERT((position.capture != 0) == state.captured_);
-    position.seed = state.captured_ ? addressOf(state.seed_.ptr) : state.seed_.val;
-    position.offset = state.captured_ ? state.offset_intragraph_ : state.offset_.val;
-    position.first_offset = state.captured_ ? addressOf(state.offset_.ptr) : 0;
+    if (state.captured_) {
+      position.offset = state.offset_intragraph_;
+      position.seed_at = state.seed_.ptr;
+      position.first_offset_at = state.offset_.ptr;
+    } else {
+      position.seed = state.seed_.val;
+      position.offset = state.offset_.val;
+    }
     return position;
   }
 
@@ -56,15 +58,16 @@ class CudaDevice final : public DeviceInterface {
     } else {
       state->capturing_ = true;
       state->offset_intragraph_ = position.offset;
-      state->seed_extragraph_ = numberAt(position.seed, device);
-      state->offset_extragraph_ = numberAt(position.first_offset, device);
+      state->seed_extragraph_ = numberAt(position.seed_at, device);
+      state->offset_extragraph_ = numberAt(position.first_offset_at, device);
     }
     auto generator = at::make_generator<at::CUDAGeneratorImpl>(device.index(), std::move(state));
     // Two generators of one position draw the same: better an error than another mask.
     const GeneratorPosition reached = this->position(generator);
     TORCH_INTERNAL_ASSERT(reached.capture == position.capture && reached.seed == position.seed &&
                               reached.offset == position.offset &&
-                              reached.first_offset == position.first_offset,
+                              reached.seed_at == position.seed_at &&
+                              reached.first_offset_at == position.first_offset_at,
                           "a CUDA generator is not where it was put");
     return generator;
   }
