@@ -1,6 +1,8 @@
 #include "runtime/ambient_state.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <array>
 
@@ -27,16 +29,26 @@ struct Switch {
   bool (at::Context::*get)() const;
   void (at::Context::*set)(bool);
 };
-constexpr std::array<Switch, 8> kSwitches = {{
+constexpr std::array<Switch, 10> kSwitches = {{
     {&at::Context::userEnabledMkldnn, &at::Context::setUserEnabledMkldnn},
     {&at::Context::deterministicMkldnn, &at::Context::setDeterministicMkldnn},
     {&at::Context::deterministicCuDNN, &at::Context::setDeterministicCuDNN},
+    {&at::Context::benchmarkCuDNN, &at::Context::setBenchmarkCuDNN},
+    {&at::Context::allowFP16AccumulationCuBLAS, &at::Context::setAllowFP16AccumulationCuBLAS},
     {&at::Context::userEnabledFlashSDP, &at::Context::setSDPUseFlash},
     {&at::Context::userEnabledMemEfficientSDP, &at::Context::setSDPUseMemEfficient},
     {&at::Context::userEnabledMathSDP, &at::Context::setSDPUseMath},
     {&at::Context::userEnabledCuDNNSDP, &at::Context::setSDPUseCuDNN},
     {&at::Context::userEnabledOverrideableSDP, &at::Context::setSDPUseOverrideable},
 }};
+
+/// LibTorch names an accelerator wherever it was built for one: its devices count.
+std::optional<c10::Device> currentAccelerator() {
+  const auto type = at::getAccelerator();
+  if (!type || !c10::impl::hasDeviceGuardImpl(*type)) return std::nullopt;
+  const c10::impl::VirtualGuardImpl guard(*type);
+  return guard.deviceCount() > 0 ? std::optional(guard.getDevice()) : std::nullopt;
+}
 
 }  // namespace
 
@@ -55,8 +67,10 @@ AmbientState AmbientState::current() {
   for (size_t i = 0; i < kSwitches.size(); ++i) {
     state.switches_[i] = (context.*kSwitches[i].get)();
   }
+  state.reductions_ = {context.allowFP16ReductionCuBLAS(), context.allowBF16ReductionCuBLAS()};
   state.deterministic_ = context.deterministicAlgorithms();
   state.deterministic_warn_only_ = context.deterministicAlgorithmsWarnOnly();
+  state.device_ = currentAccelerator();
   return state;
 }
 
@@ -69,8 +83,8 @@ bool AmbientState::operator==(const AmbientState& other) const {
   }
   return autocast_cache_ == other.autocast_cache_ && default_dtype_ == other.default_dtype_ &&
          precisions_ == other.precisions_ && switches_ == other.switches_ &&
-         deterministic_ == other.deterministic_ &&
-         deterministic_warn_only_ == other.deterministic_warn_only_;
+         reductions_ == other.reductions_ && deterministic_ == other.deterministic_ &&
+         deterministic_warn_only_ == other.deterministic_warn_only_ && device_ == other.device_;
 }
 
 void AmbientState::apply() const {
@@ -94,9 +108,27 @@ void AmbientState::apply() const {
       (context.*kSwitches[i].set)(switches_[i]);
     }
   }
+  using at::CuBLASReductionOption;
+  const auto reduces = [](CuBLASReductionOption option) {
+    return option != CuBLASReductionOption::DisallowReducedPrecisionDisallowSplitK &&
+           option != CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK;
+  };
+  const auto splits = [](CuBLASReductionOption option) {
+    return option != CuBLASReductionOption::DisallowReducedPrecisionDisallowSplitK;
+  };
+  if (context.allowFP16ReductionCuBLAS() != reductions_[0]) {
+    context.setAllowFP16ReductionCuBLAS(reduces(reductions_[0]), splits(reductions_[0]));
+  }
+  if (context.allowBF16ReductionCuBLAS() != reductions_[1]) {
+    context.setAllowBF16ReductionCuBLAS(reduces(reductions_[1]), splits(reductions_[1]));
+  }
   if (context.deterministicAlgorithms() != deterministic_ ||
       context.deterministicAlgorithmsWarnOnly() != deterministic_warn_only_) {
     context.setDeterministicAlgorithms(deterministic_, deterministic_warn_only_);
+  }
+  if (device_) {
+    // Does nothing where it is current already.
+    c10::impl::VirtualGuardImpl(device_->type()).setDevice(*device_);
   }
 }
 

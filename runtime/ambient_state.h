@@ -4,13 +4,15 @@
 #include <ATen/autocast_mode.h>
 
 #include <array>
+#include <optional>
 
 namespace remat::runtime {
 
 /// What beside its arguments decides what an operator computes: autocast of each device type (on or
 /// off, dtype), default dtype, precision of float32 matmuls, convolutions and RNNs (TF32,
-/// bfloat16), deterministic algorithms, and switches that choose between kernels. Taken in the
-/// forward, put in place around a replay.
+/// bfloat16), deterministic algorithms, switches that choose between kernels, and which of several
+/// accelerators is current: what `device="cuda"` means. Taken in the forward, put in place around a
+/// replay.
 class AmbientState {
  public:
   /// The calling thread's present state.
@@ -34,9 +36,11 @@ class AmbientState {
   bool autocast_cache_ = true;
   caffe2::TypeMeta default_dtype_;
   std::array<at::Float32Precision, 6> precisions_{};
-  std::array<bool, 8> switches_{};
+  std::array<bool, 10> switches_{};
+  std::array<at::CuBLASReductionOption, 2> reductions_{};  ///< of float16 and bfloat16 matmuls
   bool deterministic_ = false;
   bool deterministic_warn_only_ = false;
+  std::optional<c10::Device> device_;  ///< none where there is no accelerator
 };
 
 class AmbientState::Scope {

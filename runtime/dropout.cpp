@@ -10,6 +10,10 @@ bool doesNothing(const at::Tensor& x, double p, bool train) {
   return p == 0 || !train || x.numel() == 0;
 }
 
+/// Whether eager dropout runs CUDA's fused kernel. It draws other numbers than bernoulli_, and
+/// rounds otherwise than a product with what is divided by 1 - p.
+bool isFused(const at::Tensor& x, double p) { return x.is_cuda() && p < 1; }
+
 /// What eager dropout multiplies with: 0 or 1 / (1 - p) in x's dtype, divided there as eager
 /// divides it.
 at::Tensor noiseOf(const at::Tensor& mask, double p, at::ScalarType dtype) {
@@ -22,7 +26,9 @@ struct Dropout : public torch::autograd::Function<Dropout> {
                             const at::Tensor& mask, double p) {
     context->save_for_backward({mask});
     context->saved_data["p"] = p;
-    return x * noiseOf(mask, p, x.scalar_type());
+    // The kernel of the backward computes what the fused one does, for a given mask.
+    return isFused(x, p) ? at::native_dropout_backward(x, mask, 1.0 / (1.0 - p))
+                         : x * noiseOf(mask, p, x.scalar_type());
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -48,6 +54,10 @@ at::Tensor dropoutMask(const at::Tensor& x, double p, bool train,
   }
   if (p == 1) {
     return at::zeros_like(x, x.options().dtype(at::kBool));
+  }
+  if (isFused(x, p)) {
+    // What native_dropout draws, from a generator that is given. Its bytes are 0 and 1.
+    return std::get<1>(at::_fused_dropout(x, 1 - p, std::move(generator))).view(at::kBool);
   }
   at::Tensor noise = at::empty_like(x);
   noise.bernoulli_(1 - p, std::move(generator));

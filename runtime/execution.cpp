@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "runtime/autotuning.h"
 #include "runtime/dropout.h"
 #include "runtime/node_call.h"
 #include "runtime/statistics.h"
@@ -114,6 +115,9 @@ void Execution::runCall(int32_t index) {
     if (frame_ != nullptr && node.recomputable) {
       holdBoundaries(node);
       keepGradientFlags(index, inputs);
+      if (at::globalContext().benchmarkCuDNN()) {
+        checkAutotuning(node.op, node.where, deviceOf(inputs));
+      }
     }
     CaptureScope scope;
     outputs = call(index, std::move(inputs));
@@ -154,7 +158,8 @@ void Execution::notifyAfter(int32_t index) {
 
 std::vector<c10::IValue> Execution::call(int32_t index, std::vector<c10::IValue> inputs) {
   const ProgramNode& node = program_->nodes[index];
-  const StatisticsTimer timer(StatisticsTimer::Kind::kForward);
+  const StatisticsTimer timer(StatisticsTimer::Kind::kForward,
+                              statisticsEnabled() ? deviceOf(inputs) : c10::Device(c10::kCPU));
   try {
     if (node.is_dropout_mask && frame_ != nullptr && node.recomputable) {
       return drawMask(index, inputs);
@@ -191,11 +196,11 @@ void Execution::copyStatistics(int32_t index) {
   const bool moves = content(node.inputs.at(5)).toBool();
   const CapturePause pause;
   const c10::AutoGradMode no_grad(false);
-  std::vector<c10::IValue> copies;
+  std::vector<QueuedValue> copies;
   for (const size_t k : {3, 4}) {
     const c10::IValue& statistic = content(node.inputs.at(k));
     if (!statistic.isTensor() || !statistic.toTensor().defined()) {
-      copies.push_back(statistic);
+      copies.emplace_back(statistic);
     } else if (moves) {
       copies.emplace_back(at::empty_like(statistic.toTensor(), at::device(at::kMeta)));
     } else {

@@ -22,9 +22,9 @@ void Frame::holdBoundary(int32_t value, const c10::IValue& content) {
   if (boundaries_[value] != nullptr) {
     return;
   }
-  auto packed = std::make_shared<PackedValue>(content);
+  auto boundary = std::make_shared<const Boundary>(content);
   const std::lock_guard<std::mutex> lock(mutex_);
-  boundaries_[value] = std::move(packed);
+  boundaries_[value] = std::move(boundary);
 }
 
 void Frame::endBoundary(int32_t value) {
@@ -101,9 +101,13 @@ void Frame::lowerNeed(int32_t value, Garbage& garbage) {
   }
 }
 
-c10::IValue Frame::unpackBoundary(int32_t value, const PackedValue& packed) const {
+c10::IValue Frame::unpackBoundary(int32_t value, const Boundary& boundary) const {
   try {
-    return packed.unpackWithStrides();
+    // First the wait: where a caller has installed hooks, unpacking may copy.
+    boundary.streams.wait();
+    c10::IValue content = boundary.packed.unpackWithStrides();
+    boundary.streams.noteReading(content);
+    return content;
   } catch (c10::Error& error) {
     error.add_context("remat: " + program_->described[value] +
                       " was written in place between the forward and the backward, which has to "
@@ -116,7 +120,7 @@ c10::IValue Frame::unpackBoundary(int32_t value, const PackedValue& packed) cons
 at::Tensor Frame::use(int32_t value, int32_t element) {
   const std::shared_ptr<Session> running = session();
   c10::IValue content = Materialization(*this, running.get()).make(value);
-  c10::IValue dropped;
+  QueuedValue dropped;
   if (running != nullptr) {
     const std::lock_guard<std::mutex> lock(mutex_);
     dropped = running->release(value);

@@ -11,10 +11,18 @@
 #include "runtime/generator_state.h"
 #include "runtime/packed_value.h"
 #include "runtime/region_program.h"
+#include "runtime/value_streams.h"
 
 namespace remat::runtime {
 
 class Session;
+
+/// A value that replays start from.
+struct Boundary {
+  explicit Boundary(const c10::IValue& content) : packed(content), streams(content) {}
+  PackedValue packed;
+  ValueStreams streams;
+};
 
 /// The state of one forward execution of one region: what its replays start from. Shared by the
 /// handles that stand in saved slots; gone with the last of them.
@@ -49,7 +57,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   /// What a replayed norm gets for its running statistics: in evaluation mode a copy of what it
   /// read (their writers bump no version), in training mode a meta tensor to make one like to throw
   /// away.
-  void keepStatistics(int32_t node, std::vector<c10::IValue> copies) {
+  void keepStatistics(int32_t node, std::vector<QueuedValue> copies) {
     statistics_[node] = std::move(copies);
   }
 
@@ -81,17 +89,17 @@ class Frame : public std::enable_shared_from_this<Frame> {
 
   // Need counting; mutex_ held. What falls out of use is moved to `garbage`, to be freed without
   // the lock.
-  using Garbage = std::vector<std::shared_ptr<PackedValue>>;
+  using Garbage = std::vector<std::shared_ptr<const Boundary>>;
   void raiseNeed(int32_t value);
   void lowerNeed(int32_t value, Garbage& garbage);
 
-  c10::IValue unpackBoundary(int32_t value, const PackedValue& packed) const;
+  c10::IValue unpackBoundary(int32_t value, const Boundary& boundary) const;
 
   std::shared_ptr<const RegionProgram> program_;
   AmbientState ambient_;
   std::vector<int32_t> redirect_;                                       ///< by value id; -1: itself
   std::unordered_map<int32_t, std::unique_ptr<RepeatableDraw>> draws_;  ///< by node id
-  std::unordered_map<int32_t, std::vector<c10::IValue>> statistics_;    ///< by node id
+  std::unordered_map<int32_t, std::vector<QueuedValue>> statistics_;    ///< by node id
   std::unordered_map<int32_t, std::vector<bool>> gradient_flags_;       ///< by node id
   std::unordered_map<int32_t, std::vector<bool>> internals_;            ///< by node id
 
@@ -100,7 +108,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<int32_t> need_;                                   ///< by value id
   std::vector<int32_t> handles_;                                ///< by value id
   std::vector<int32_t> needed_outputs_;                         ///< by node id
-  std::vector<std::shared_ptr<PackedValue>> boundaries_;        ///< by value id
+  std::vector<std::shared_ptr<const Boundary>> boundaries_;     ///< by value id
   std::unordered_map<int, std::shared_ptr<Session>> sessions_;  ///< by graph task
   bool forward_ended_ = false;
 };

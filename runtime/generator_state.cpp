@@ -23,15 +23,40 @@ void copyState(at::Generator& to, const at::Generator& from) {
 
 }  // namespace
 
-RepeatableDraw::RepeatableDraw(c10::Device device, const Draw& draw) {
+RepeatableDraw::RepeatableDraw(c10::Device device, const Draw& draw) : device_(device) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
+  device_ = generator.device();
   const std::lock_guard<std::mutex> lock(generator.mutex());
+  if (const DeviceInterface* known = findDevice(device.type())) {
+    position_ = known->position(generator);
+    const at::Generator drawn_from = known->generatorAt(device_, position_);
+    draw(drawn_from);
+    known->advance(generator, known->position(drawn_from).offset - position_.offset);
+    return;
+  }
   start_ = generator.clone();
-  at::Generator drawn_from = start_.clone();
+  const at::Generator drawn_from = start_.clone();
   draw(drawn_from);
   copyState(generator, drawn_from);
 }
 
-void RepeatableDraw::again(const Draw& draw) const { draw(start_.clone()); }
+void RepeatableDraw::again(const Draw& draw) const {
+  if (start_.defined()) {
+    draw(start_.clone());
+    return;
+  }
+  const DeviceInterface& known = *findDevice(device_.type());
+  const uint64_t capture = known.currentCapture(device_);
+  TORCH_CHECK(
+      capture == position_.capture, "remat: random numbers that were drawn ",
+      position_.capture == 0 ? "outside of a graph's capture" : "while a graph was captured",
+      " have to be drawn again ",
+      capture == 0             ? "outside of it"
+      : position_.capture == 0 ? "inside of one"
+                               : "while another one is",
+      ": the same numbers can't be had there. Capture forward and backward in one graph, "
+      "or neither of them");
+  draw(known.generatorAt(device_, position_));
+}
 
 }  // namespace remat::runtime

@@ -5,24 +5,34 @@
 
 #include <functional>
 
+#include "runtime/device.h"
+
 namespace remat::runtime {
 
-/// Draws that can be made again. The first time a draw is made from a private clone of its device's
-/// default generator while that one is locked, and the default then takes the clone's state: the
-/// same numbers as without us, and no other thread draws in between. Made again, it draws from
-/// another clone of the state at the start: the caller's stream does not move.
+/// Draws that can be made again. The first time a draw is made from a private generator, at the
+/// place of its device's default one while that is locked, and the default then moves to where the
+/// private one came: the same numbers as without us, and no other thread draws in between. Made
+/// again, it draws from another private generator at the same place: the caller's stream does not
+/// move.
+///
+/// On devices with a DeviceInterface the place is a seed and an offset, which nothing needs to wait
+/// for. There a draw may also be made while a graph is captured, and again in the same capture:
+/// whenever the graph runs, both read the same seed and offset.
 class RepeatableDraw {
  public:
   using Draw = std::function<void(at::Generator)>;
 
-  /// Makes the draw for the first time.
+  /// Makes the draw for the first time. `device` may lack an index: the current one then.
   RepeatableDraw(c10::Device device, const Draw& draw);
 
-  /// Makes the same draw again. Thread-safe.
+  /// Makes the same draw again. Thread-safe. Throws c10::Error where the draw was made in the
+  /// capture of a graph and this is not that capture, or the other way round.
   void again(const Draw& draw) const;
 
  private:
-  at::Generator start_;
+  c10::Device device_;
+  at::Generator start_;         ///< a copy, where there is no DeviceInterface
+  GeneratorPosition position_;  ///< where there is one
 };
 
 }  // namespace remat::runtime

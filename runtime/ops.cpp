@@ -6,6 +6,7 @@
 #include "runtime/attention.h"
 #include "runtime/dropout.h"
 #include "runtime/execution.h"
+#include "runtime/profiler_range.h"
 #include "runtime/program_cache.h"
 #include "runtime/runtime.h"
 
@@ -57,6 +58,7 @@ void checkpoint(Stack& stack) {
   }
   rest.clear();
   const auto program = programOf(*method, object->compilation_unit());
+  const ProfilerRange range(ProfilerRange::Kind::kRegion, region);
   stack.push_back(single(Execution(program).run(std::move(arguments))));
 }
 
@@ -69,6 +71,7 @@ torch::jit::Operation regionOperation(const torch::jit::Node* node) {
         std::make_move_iterator(stack.end() - static_cast<int64_t>(inputs)),
         std::make_move_iterator(stack.end()));
     torch::jit::drop(stack, inputs);
+    const ProfilerRange range(ProfilerRange::Kind::kRegion, ir::kRegion);
     for (auto& result : Execution(program).run(std::move(arguments))) {
       stack.push_back(std::move(result));
     }

@@ -1,7 +1,6 @@
 #include "runtime/replay.h"
 
 #include <ATen/ops/zeros.h>
-#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -12,6 +11,7 @@
 #include "runtime/capture.h"
 #include "runtime/dropout.h"
 #include "runtime/node_call.h"
+#include "runtime/profiler_range.h"
 #include "runtime/session.h"
 #include "runtime/statistics.h"
 #include "runtime/tensors.h"
@@ -93,13 +93,14 @@ c10::IValue Materialization::make(int32_t value) {
     const c10::AutoGradMode no_grad(false);
     const AmbientState::Scope ambient(frame_.ambient_);
     const CapturePause pause;
+    const ProfilerRange range(ProfilerRange::Kind::kSegment, frame_.program().described[value]);
     for (const int32_t node : nodes_) {
       runNode(node);
     }
   }
   const auto made = values_.find(value);
   if (made != values_.end()) {
-    return made->second;
+    return made->second.read();
   }
   return frame_.unpackBoundary(value, *boundaries_.at(value));
 }
@@ -121,7 +122,7 @@ void Materialization::collect(int32_t value) {
       boundaries_[v] = frame_.boundaries_[v];
       continue;
     }
-    const c10::IValue* cached = session_ != nullptr ? session_->find(v) : nullptr;
+    const QueuedValue* cached = session_ != nullptr ? session_->find(v) : nullptr;
     if (cached != nullptr) {
       values_[v] = *cached;
       continue;
@@ -147,7 +148,7 @@ bool Materialization::claim(int32_t node, std::unique_lock<std::mutex>& lock) {
     if (frame_.program().kept[output] != 0) {
       continue;
     }
-    const c10::IValue* cached = session_->find(output);
+    const QueuedValue* cached = session_->find(output);
     if (cached != nullptr) {
       values_[output] = *cached;
     } else if (reads_.count(output) != 0) {
@@ -208,13 +209,13 @@ std::vector<c10::IValue> Materialization::gatherInputs(int32_t node) {
   for (size_t k = 0; k < called.inputs.size(); ++k) {
     const int32_t v = frame_.resolve(called.inputs[k]);
     if (called.hidden_state == HiddenState::kRunningStatistics && (k == 3 || k == 4)) {
-      inputs.push_back(replayStatistic(frame_.statistics_.at(node)[k - 3], inputs.at(0)));
+      inputs.push_back(replayStatistic(frame_.statistics_.at(node)[k - 3].read(), inputs.at(0)));
     } else if (program.is_constant[v] != 0) {
       inputs.push_back(program.constants[v]);
     } else if (const auto found = boundaries_.find(v); found != boundaries_.end()) {
       inputs.push_back(frame_.unpackBoundary(v, *found->second));
     } else {
-      inputs.push_back(values_.at(v));
+      inputs.push_back(values_.at(v).read());
     }
   }
   return inputs;
@@ -275,11 +276,9 @@ std::vector<c10::IValue> callWithGradients(const ProgramNode& called,
 std::vector<c10::IValue> Materialization::execute(int32_t node,
                                                   std::vector<c10::IValue> inputs) const {
   const ProgramNode& called = frame_.program().nodes[node];
-  at::RecordFunction record(at::RecordScope::USER_SCOPE);
-  if (record.isActive()) {
-    record.before("remat::replay " + called.where);
-  }
-  const StatisticsTimer timer(StatisticsTimer::Kind::kReplay);
+  const ProfilerRange range(ProfilerRange::Kind::kReplay, called.where);
+  const StatisticsTimer timer(StatisticsTimer::Kind::kReplay,
+                              statisticsEnabled() ? deviceOf(inputs) : c10::Device(c10::kCPU));
   try {
     if (called.is_dropout_mask) {
       const auto draw = frame_.draws_.find(node);
@@ -311,7 +310,12 @@ std::vector<c10::IValue> Materialization::execute(int32_t node,
 void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
   const RegionProgram& program = frame_.program();
   const ProgramNode& called = program.nodes[node];
-  std::vector<c10::IValue> garbage;
+  std::vector<QueuedValue> garbage;
+  std::vector<QueuedValue> queued;
+  queued.reserve(outputs.size());
+  for (c10::IValue& output : outputs) {
+    queued.emplace_back(std::move(output));
+  }
   {
     const std::lock_guard<std::mutex> lock(frame_.mutex_);
     for (size_t k = 0; k < called.made.size(); ++k) {
@@ -320,10 +324,10 @@ void Materialization::publish(int32_t node, std::vector<c10::IValue> outputs) {
         continue;
       }
       if (session_ != nullptr && session_->isPending(output) && program.dropped[output] == 0) {
-        session_->store(output, outputs[k]);
+        session_->store(output, queued[k]);
       }
       if (reads_.count(output) != 0) {
-        values_[output] = std::move(outputs[k]);
+        values_[output] = std::move(queued[k]);
       }
     }
     if (session_ != nullptr && session_->noteReplayed(node)) {

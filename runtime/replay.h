@@ -33,8 +33,8 @@ class Materialization {
   Frame& frame_;
   Session* session_;
   std::vector<int32_t> nodes_;                       ///< to run, in forward order
-  std::unordered_map<int32_t, c10::IValue> values_;  ///< made or found, still to be read
-  std::unordered_map<int32_t, std::shared_ptr<PackedValue>> boundaries_;  ///< by value id
+  std::unordered_map<int32_t, QueuedValue> values_;  ///< made or found, still to be read
+  std::unordered_map<int32_t, std::shared_ptr<const Boundary>> boundaries_;  ///< by value id
   std::unordered_map<int32_t, int32_t>
       reads_;  ///< by value id: nodes of this demand that have yet to read it
 };

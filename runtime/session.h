@@ -6,6 +6,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "runtime/value_streams.h"
+
 namespace remat::runtime {
 
 /// What one running backward (one graph task of the engine) has recomputed of one frame. A value
@@ -17,15 +19,15 @@ class Session {
   explicit Session(std::vector<int32_t> pending) : pending_(std::move(pending)) {}
 
   bool isPending(int32_t value) const { return pending_[value] > 0; }
-  const c10::IValue* find(int32_t value) const {
+  const QueuedValue* find(int32_t value) const {
     const auto found = cache_.find(value);
     return found == cache_.end() ? nullptr : &found->second;
   }
-  void store(int32_t value, c10::IValue content) { cache_[value] = std::move(content); }
+  void store(int32_t value, QueuedValue content) { cache_[value] = std::move(content); }
 
   /// One use of `value` is over. Returns what is no longer asked for, to be freed without the lock.
-  c10::IValue release(int32_t value) {
-    c10::IValue dropped;
+  QueuedValue release(int32_t value) {
+    QueuedValue dropped;
     if (pending_[value] > 0 && --pending_[value] == 0) {
       const auto found = cache_.find(value);
       if (found != cache_.end()) {
@@ -42,7 +44,7 @@ class Session {
   std::unordered_set<int32_t> running;  ///< nodes that some thread is replaying just now
 
  private:
-  std::unordered_map<int32_t, c10::IValue> cache_;
+  std::unordered_map<int32_t, QueuedValue> cache_;
   std::vector<int32_t> pending_;
   std::unordered_set<int32_t> replayed_;
 };

@@ -74,6 +74,19 @@ inline at::Tensor tensorAt(const c10::IValue& value, int32_t element) {
                          : value.toListRef()[element].toTensor();
 }
 
+/// The device that an operator with these arguments runs on: that of the first tensor which is on
+/// an accelerator, or else the CPU.
+inline c10::Device deviceOf(const std::vector<c10::IValue>& arguments) {
+  c10::Device device = c10::kCPU;
+  for (const c10::IValue& argument : arguments) {
+    forEachTensor(argument, [&](const at::Tensor& tensor, int32_t) {
+      if (device.is_cpu() && !tensor.is_meta()) device = tensor.device();
+    });
+    if (!device.is_cpu()) break;
+  }
+  return device;
+}
+
 inline bool sharesBytes(const at::Tensor& a, const at::Tensor& b) {
   return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl();
 }

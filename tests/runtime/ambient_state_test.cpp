@@ -58,6 +58,20 @@ std::vector<Item> items() {
        [] { return !context().userEnabledMkldnn(); }},
       {"flash attention off", [](bool on) { context().setSDPUseFlash(!on); },
        [] { return !context().userEnabledFlashSDP(); }},
+      {"cudnn autotuning", [](bool on) { context().setBenchmarkCuDNN(on); },
+       [] { return context().benchmarkCuDNN(); }},
+      {"float16 accumulation", [](bool on) { context().setAllowFP16AccumulationCuBLAS(on); },
+       [] { return context().allowFP16AccumulationCuBLAS(); }},
+      {"float16 reduction off", [](bool on) { context().setAllowFP16ReductionCuBLAS(!on); },
+       [] {
+         return context().allowFP16ReductionCuBLAS() ==
+                at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK;
+       }},
+      {"bfloat16 split-k off", [](bool on) { context().setAllowBF16ReductionCuBLAS(!on, !on); },
+       [] {
+         return context().allowBF16ReductionCuBLAS() ==
+                at::CuBLASReductionOption::DisallowReducedPrecisionDisallowSplitK;
+       }},
       {"cudnn deterministic", [](bool on) { context().setDeterministicCuDNN(on); },
        [] { return context().deterministicCuDNN(); }},
   };

@@ -298,5 +298,34 @@ graph(%x : Tensor, %n : int):
   EXPECT_EQ(names(*program, makerOf(*program, "y").dead_after), Names({"a", "n"}));
 }
 
+TEST(RegionProgram, ARecurrentNetWhoseDropoutMayDrawIsKept) {
+  // Its masks come from the CPU generator on the CPU, and on CUDA from a state of cuDNN's own that
+  // nobody can turn back.
+  const auto program = [](const std::string& dropout, const std::string& train) {
+    return programOf(makeModule(R"(
+def forward(self, x: Tensor, train: bool, p: float) -> Tensor:
+    out, hn, cn = torch.lstm(torch.tanh(x), [self.h, self.h], [self.wi, self.wh, self.b, self.b, self.wi, self.wh, self.b, self.b], True, 2, )" +
+                                    dropout + ", " + train + R"(, False, False)
+    return torch.sin(torch.sin(out))
+)",
+                                {{"h", randomTensor({2, 3, 8})},
+                                 {"wi", randomTensor({32, 8})},
+                                 {"wh", randomTensor({32, 8})},
+                                 {"b", randomTensor({32})}}));
+  };
+  const auto isRecomputed = [&](const std::string& dropout, const std::string& train) {
+    const auto compiled = program(dropout, train);
+    const auto& nodes = compiled->nodes;
+    const auto lstm = std::find_if(nodes.begin(), nodes.end(),
+                                   [](const ProgramNode& node) { return node.op == "aten::lstm"; });
+    return lstm != nodes.end() && lstm->recomputable;
+  };
+  EXPECT_TRUE(isRecomputed("0.0", "True"));
+  EXPECT_TRUE(isRecomputed("0.5", "False"));
+  EXPECT_FALSE(isRecomputed("0.5", "True"));
+  EXPECT_FALSE(isRecomputed("0.5", "train"));
+  EXPECT_FALSE(isRecomputed("p", "True"));
+}
+
 }  // namespace
 }  // namespace remat::runtime::test

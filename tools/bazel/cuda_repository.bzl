@@ -18,17 +18,28 @@ def _impl(ctx):
         # buildifier: disable=print
         print("no CUDA toolkit (CUDA_HOME, /usr/local/cuda, nvcc on PATH): the CUDA parts are left out")
         ctx.file("BUILD", """
-cc_library(name = "cudart", visibility = ["//visibility:public"])
+package(default_visibility = ["//visibility:public"])
+
+cc_library(name = "headers")
+
+cc_library(name = "cudart")
 """)
         return
     ctx.symlink(root + "/include", "include")
     ctx.file("BUILD", """
+package(default_visibility = ["//visibility:public"])
+
 cc_library(
-    name = "cudart",
+    name = "headers",
     hdrs = glob(["include/**"]),
     includes = ["include"],
+)
+
+# For what doesn't link LibTorch, which brings a libcudart of its own: @libtorch//:libtorch_cuda.
+cc_library(
+    name = "cudart",
     linkopts = ["-L{root}/lib64", "-Wl,-rpath,{root}/lib64", "-lcudart"],
-    visibility = ["//visibility:public"],
+    deps = [":headers"],
 )
 """.format(root = root))
 

@@ -20,10 +20,26 @@ def _find(ctx):
             return root
     fail("LibTorch not found (tried LIBTORCH, then torch in %s): run tools/setup.sh" % ", ".join(pythons))
 
+def _cuda_linkopts(ctx, root):
+    """Links libtorch_cuda and the libcudart that it brings: the toolkit's own may be another one."""
+    result = ["-ltorch_cuda", "-lc10_cuda"]
+    folders = [ctx.path(root + "/lib")]
+    wheels = ctx.path(root).dirname.get_child("nvidia")
+    if wheels.exists:
+        folders += [wheel.get_child("lib") for wheel in wheels.readdir() if wheel.get_child("lib").exists]
+    for folder in folders:
+        for file in folder.readdir():
+            if file.basename.startswith("libcudart") and ".so." in file.basename:
+                return result + ["-L%s" % folder, "-Wl,-rpath,%s" % folder, "-l:%s" % file.basename]
+    fail("%s has libtorch_cuda.so, but no libcudart.so.* is beside it or in %s/*/lib" % (root, wheels))
+
 def _impl(ctx):
     root = _find(ctx)
     ctx.symlink(root + "/include", "include")
     has_cuda = ctx.path(root + "/lib/libtorch_cuda.so").exists
+    if not has_cuda:
+        # buildifier: disable=print
+        print("%s has no libtorch_cuda.so: the CUDA parts are left out" % root)
     ctx.file("torch.bzl", "ROOT = %r\nHAS_CUDA = %r\n" % (root, has_cuda))
 
     # The libraries are linked by their real path and not listed as srcs: through Bazel's symlinks their own $ORIGIN
@@ -47,10 +63,10 @@ cc_library(
 
 cc_library(
     name = "libtorch_cuda",
-    deps = [":libtorch", "@cuda//:cudart"],
+    deps = [":libtorch", "@cuda//:headers"],
     linkopts = {cuda_linkopts},
 )
-""".format(root = root, cuda_linkopts = ["-ltorch_cuda", "-lc10_cuda"] if has_cuda else []))
+""".format(root = root, cuda_linkopts = _cuda_linkopts(ctx, root) if has_cuda else []))
 
 libtorch_repository = repository_rule(
     implementation = _impl,
