@@ -13,9 +13,9 @@ bool isKind(const torch::jit::Node& node, const char* name) {
 
 }  // namespace
 
-bool isKeep(const torch::jit::Node& node) { return isKind(node, kKeep); }
-bool isDrop(const torch::jit::Node& node) { return isKind(node, kDrop); }
-bool isRegenerate(const torch::jit::Node& node) { return isKind(node, kRegenerate); }
+bool isKeep(const torch::jit::Node& node) { return isKind(node, kKeepMark); }
+bool isDrop(const torch::jit::Node& node) { return isKind(node, kDropMark); }
+bool isRegenerate(const torch::jit::Node& node) { return isKind(node, kRegenerateMark); }
 bool isMark(const torch::jit::Node& node) {
   return isKeep(node) || isDrop(node) || isRegenerate(node);
 }

@@ -8,17 +8,17 @@ namespace remat::ir {
 /// `remat::keep(Tensor(a) x) -> Tensor(a)` and `remat::keep.list(Tensor(a)[] x) -> Tensor(a)[]`:
 /// identity; marks a boundary: the bytes behind x stay in memory until the backward no longer needs
 /// them.
-inline constexpr const char* kKeep = "remat::keep";
+inline constexpr const char* kKeepMark = "remat::keep";
 
 /// `remat::regenerate(Tensor(a) x) -> Tensor(a)`: identity; what the operator that made x saved
 /// inside of itself (copies that matmul made, a pooling's indices) is made again by running that
 /// operator again.
-inline constexpr const char* kRegenerate = "remat::regenerate";
+inline constexpr const char* kRegenerateMark = "remat::regenerate";
 
 /// `remat::drop(Tensor(a) x) -> Tensor(a)` and `remat::drop.list(Tensor(a)[] x) -> Tensor(a)[]`:
 /// identity; a backward that recomputes x does not hold on to it from one use to the next, but
 /// recomputes it for each.
-inline constexpr const char* kDrop = "remat::drop";
+inline constexpr const char* kDropMark = "remat::drop";
 
 /// `remat::checkpoint(Any self, str region, Any args, int version) -> Any`: runs method `region` of
 /// `self` on `(self, *args)`, keeping and recomputing as the method's marks say.

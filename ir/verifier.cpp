@@ -135,7 +135,7 @@ std::vector<std::string> verifyRegion(Graph& region) {
     if (!isKeep(*ordered.node)) continue;
     for (const Value* input : ordered.node->inputs()) {
       if (isMarkable(*input->type())) continue;
-      lines.push_back(describe(*input) + " is marked " + kKeep + ", but it is a " +
+      lines.push_back(describe(*input) + " is marked " + kKeepMark + ", but it is a " +
                       input->type()->repr_str() + ": only tensors and lists of tensors can be");
     }
   }
@@ -144,13 +144,13 @@ std::vector<std::string> verifyRegion(Graph& region) {
     if (!isRegenerate(*ordered.node)) continue;
     const Value* marked = markedBy(*ordered.node);
     if (!checker.changes(marked->node())) continue;
-    lines.push_back(describe(*marked) + " is marked " + kRegenerate +
+    lines.push_back(describe(*marked) + " is marked " + kRegenerateMark +
                     ", but its operator would not do the same again");
   }
   for (const Finding& finding : findings) {
     const Value& value = *checker.order().values[finding.value];
     lines.push_back(describe(value) + " may be recomputed, but " + finding.reason + ": mark it " +
-                    kKeep);
+                    kKeepMark);
   }
   return lines;
 }

@@ -77,7 +77,20 @@ int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOp
   }
 }
 
-ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, TrainingStep& step,
+/// What the graph gets for a step's inputs.
+using Arguments = std::function<std::vector<c10::IValue>(const std::vector<c10::IValue>& inputs)>;
+
+/// `self` and the inputs, with the method's defaults.
+Arguments methodArguments(const torch::jit::Module& module, const std::string& method) {
+  return [&module, method](const std::vector<c10::IValue>& inputs) {
+    std::vector<c10::IValue> arguments{module._ivalue()};
+    arguments.insert(arguments.end(), inputs.begin(), inputs.end());
+    module.get_method(method).function().getSchema().checkAndNormalizeInputs(arguments, {});
+    return arguments;
+  };
+}
+
+ir::Profile record(const Arguments& arguments_for, torch::jit::Graph& graph, TrainingStep& step,
                    ModuleState& state, const OptimizeOptions& options) {
   std::vector<ir::Profile> profiles;
   const c10::Device device(options.step.device);
@@ -88,14 +101,11 @@ ir::Profile record(const torch::jit::Module& module, torch::jit::Graph& graph, T
     runtime::Recording recording(graph, device);
     const StepOutcome outcome = step.run(
         [&](const std::vector<c10::IValue>& inputs) {
-          std::vector<c10::IValue> arguments{module._ivalue()};
-          arguments.insert(arguments.end(), inputs.begin(), inputs.end());
-          module.get_method(options.method)
-              .function()
-              .getSchema()
-              .checkAndNormalizeInputs(arguments, {});
+          std::vector<c10::IValue> arguments = arguments_for(inputs);
           recording.start();
-          return recording.forward(std::move(arguments)).at(0);
+          std::vector<c10::IValue> outputs = recording.forward(std::move(arguments));
+          return outputs.size() == 1 ? std::move(outputs[0])
+                                     : c10::ivalue::Tuple::create(std::move(outputs));
         },
         false);
     ir::Profile profile = recording.finish();
@@ -161,6 +171,23 @@ ir::Profile reuse(const std::string& json, const std::string& graph_hash,
   return elsewhere ? retarget(profile, options.plan_for, options.roofline) : profile;
 }
 
+/// A recording of the analysis's graph. `baseline`: the original's peak, bytes; 0: that of the
+/// recorded step counts.
+ir::Profile profileGraph(const Analysis& analysis, const Arguments& arguments,
+                         const std::vector<c10::IValue>& inputs, int64_t baseline,
+                         const OptimizeOptions& options) {
+  TrainingStep step(analysis.prepared, inputs, options.step);
+  ModuleState state(analysis.prepared);
+  ir::Profile profile = record(arguments, *analysis.graph, step, state, options);
+  profile.graph_hash = graphHash(*analysis.graph);
+  profile.device = options.step.device;
+  profile.inputs = describeInputs(inputs);
+  profile.loss = lossName(options.step);
+  profile.baseline_peak_bytes = baseline > 0 ? baseline : profile.peak_bytes;
+  profile.rounding = allocationRounding(profile.device);
+  return options.plan_for.empty() ? profile : retarget(profile, options.plan_for, options.roofline);
+}
+
 /// Baseline and recording with the given inputs. The baseline is of a copy: TorchScript's executors
 /// specialise on the first sizes that they see, and take more memory for others.
 ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValue>& inputs,
@@ -169,16 +196,8 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
   TrainingStep original_step(original, inputs, options.step);
   ModuleState original_state(original);
   const int64_t baseline = measureOriginal(original_step, original_state, options);
-  TrainingStep step(analysis.prepared, inputs, options.step);
-  ModuleState state(analysis.prepared);
-  ir::Profile profile = record(analysis.prepared, *analysis.graph, step, state, options);
-  profile.graph_hash = graphHash(*analysis.graph);
-  profile.device = options.step.device;
-  profile.inputs = describeInputs(inputs);
-  profile.loss = lossName(options.step);
-  profile.baseline_peak_bytes = baseline;
-  profile.rounding = allocationRounding(profile.device);
-  return options.plan_for.empty() ? profile : retarget(profile, options.plan_for, options.roofline);
+  return profileGraph(analysis, methodArguments(analysis.prepared, options.method), inputs,
+                      baseline, options);
 }
 
 /// What the inputs' own batch would show, from two smaller ones.
@@ -256,7 +275,46 @@ void addSmallStorages(Analysis& analysis) {
   }
 }
 
+/// What follows from graph and profile.
+void judge(Analysis& analysis, const std::vector<c10::IValue>& inputs,
+           const OptimizeOptions& options) {
+  analysis.original_peak = analysis.profile.baseline_peak_bytes;
+  analysis.minimum_bytes = options.minimumFor(analysis.original_peak);
+  say(options, "judging what may be replayed");
+  Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
+  const std::vector<char> frozen = frozenNodes(*analysis.graph, analysis.prepared, inputs);
+  for (const ir::NodeProfile& node : analysis.profile.nodes) {
+    const bool once = frozen.at(node.program_index) != 0;
+    analysis.replayable.push_back(legality.isReplayable(node.program_index) && !once ? 1 : 0);
+  }
+  refuseWhatIsKeptAnyway(analysis);
+  analysis.remarks = legality.remarks(analysis.profile);
+  addSmallStorages(analysis);
+}
+
 }  // namespace
+
+Analysis analyzeGraph(const std::shared_ptr<torch::jit::Graph>& prepared,
+                      const torch::jit::Module& module, bool takes_self,
+                      const std::vector<c10::IValue>& inputs, const OptimizeOptions& options) {
+  checkAllowedOps(options);
+  runtime::installMemoryStatistics();
+  Analysis analysis;
+  analysis.prepared = module;
+  analysis.graph = prepared;
+  checkChoices(*analysis.graph, options);
+  const Arguments arguments = [&](const std::vector<c10::IValue>& given) {
+    std::vector<c10::IValue> all;
+    if (takes_self) all.emplace_back(module._ivalue());
+    all.insert(all.end(), given.begin(), given.end());
+    return all;
+  };
+  analysis.profile = options.profile_json.empty()
+                         ? profileGraph(analysis, arguments, inputs, /*baseline=*/0, options)
+                         : reuse(options.profile_json, graphHash(*analysis.graph), options);
+  judge(analysis, inputs, options);
+  return analysis;
+}
 
 Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
                  const OptimizeOptions& options) {
@@ -277,18 +335,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
                          ? profileTwoBatches(analysis, inputs, options)
                          : profileInputs(analysis, inputs, options);
   if (!options.profile_json.empty()) checkSameStep(analysis.profile, inputs, options);
-  analysis.original_peak = analysis.profile.baseline_peak_bytes;
-  analysis.minimum_bytes = options.minimumFor(analysis.original_peak);
-  say(options, "judging what may be replayed");
-  Legality legality = analyzeLegality(analysis.graph, {options.allow_ops, &analysis.prepared});
-  const std::vector<char> frozen = frozenNodes(*analysis.graph, analysis.prepared, inputs);
-  for (const ir::NodeProfile& node : analysis.profile.nodes) {
-    const bool once = frozen.at(node.program_index) != 0;
-    analysis.replayable.push_back(legality.isReplayable(node.program_index) && !once ? 1 : 0);
-  }
-  refuseWhatIsKeptAnyway(analysis);
-  analysis.remarks = legality.remarks(analysis.profile);
-  addSmallStorages(analysis);
+  judge(analysis, inputs, options);
   return analysis;
 }
 

@@ -191,30 +191,6 @@ std::string bytesText(int64_t bytes, ir::Rounding rounding) {
   return ir::formatBytes(bytes, rounding) + " (" + std::to_string(bytes) + " bytes)";
 }
 
-PlanReport planReport(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
-                      const OptimizeOptions& options) {
-  PlanReport report;
-  const Simulator simulator(input);
-  report.before = stepMemory(input, simulator.keepAll());
-  report.after = stepMemory(input, plan.keep);
-  report.values = decidedValues(input, plan);
-  constexpr int kBudgets = 9;
-  std::vector<Budget> budgets(kBudgets);
-  for (int i = 0; i < kBudgets; ++i) {
-    budgets[i].fraction = static_cast<double>(kBudgets - i) / (kBudgets + 1);
-  }
-  report.curve = planCurve(analysis, budgets, options);
-  // Budgets below the lowest reachable peak have no plan.
-  const int64_t lowest = report.curve.back().predicted_peak;
-  report.curve.erase(std::remove_if(report.curve.begin(), report.curve.end() - 1,
-                                    [&](const ir::Plan& each) {
-                                      return each.predicted_peak > each.budget ||
-                                             each.budget < lowest;
-                                    }),
-                     report.curve.end() - 1);
-  return report;
-}
-
 }  // namespace
 
 PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& options) {
@@ -278,6 +254,25 @@ SavedPlan savePlan(const Analysis& analysis, const PlanningInput& input, const i
   saved.profile_hash = textHash(ir::toJson(analysis.profile));
   saved.method = options.method;
   return saved;
+}
+
+GraphPlan planGraph(const Analysis& analysis, const OptimizeOptions& options) {
+  const PlanningInput input = planningInput(analysis, options);
+  Planner planner(input);
+  GraphPlan result;
+  result.plan = choosePlan(planner, input, options.budget, analysis, options);
+  settleChoices(input, result.plan);
+  result.reason_unchanged = reasonToStay(analysis, options, result.plan);
+  const bool bounded = options.budget.kind != Budget::Kind::kMinimum && options.max_overhead < 0;
+  result.plan.budget =
+      bounded ? budgetBytes(options.budget, analysis, options) : result.plan.predicted_peak;
+  if (!result.reason_unchanged.empty() || result.plan.predicted_peak <= result.plan.budget) {
+    return result;
+  }
+  const std::string blocking = blockersText(blockers(input, result.plan, analysis.remarks));
+  throw BudgetError(budgetsMissed({result.plan.budget}, result.plan.predicted_peak,
+                                  options.reserve_bytes, options.method, blocking),
+                    result.plan.predicted_peak, blocking);
 }
 
 OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,

@@ -15,7 +15,7 @@
 #include "passes/extrapolate.h"
 #include "passes/options.h"
 #include "passes/plan_file.h"
-#include "passes/step_report.h"
+#include "passes/plan_report.h"
 
 namespace remat {
 
@@ -67,10 +67,25 @@ PlanningInput planningInput(const Analysis& analysis, const OptimizeOptions& opt
 Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
                  const OptimizeOptions& options);
 
+/// The same of a prepared graph (prepareInlined) that is no method of a module. It takes `inputs`,
+/// behind `module` if `takes_self`; without, any module will do. The original's peak is that of the
+/// recorded step with everything kept.
+Analysis analyzeGraph(const std::shared_ptr<torch::jit::Graph>& prepared,
+                      const torch::jit::Module& module, bool takes_self,
+                      const std::vector<c10::IValue>& inputs, const OptimizeOptions& options);
+
 /// Plans for several budgets at once: the memory/time curve. The last entry is the lowest reachable
 /// peak.
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options);
+
+struct GraphPlan {
+  ir::Plan plan;
+  std::string reason_unchanged;  ///< for people: why nothing is to be gained; else empty
+};
+
+/// The plan for `options.budget`, predicted and not measured. Throws BudgetError.
+GraphPlan planGraph(const Analysis& analysis, const OptimizeOptions& options);
 
 /// What holds the peak of `plan` up, in words: see blockersText.
 std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
@@ -79,14 +94,6 @@ std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
 /// `plan`, made by `input` of `analysis`, in the form for files. Its tool's version stays empty.
 SavedPlan savePlan(const Analysis& analysis, const PlanningInput& input, const ir::Plan& plan,
                    const OptimizeOptions& options);
-
-/// What a report shows beside the figures; all of it predicted.
-struct PlanReport {
-  StepMemory before;
-  StepMemory after;
-  std::vector<DecidedValue> values;
-  std::vector<ir::Plan> curve;  ///< of several budgets; the last entry is the lowest reachable peak
-};
 
 struct OptimizeResult {
   bool changed = false;          ///< false: nothing to gain, `module` is the model as it was

@@ -84,7 +84,7 @@ bool markAll(Graph& region, const std::vector<int32_t>& ids) {
   Marks marks(region, order);
   for (const int32_t id : ids) marks.add(id);
   const auto markable = marks.inOrder();
-  for (const int32_t id : markable) mark(region, order.values[id], ir::kKeep);
+  for (const int32_t id : markable) mark(region, order.values[id], ir::kKeepMark);
   return !markable.empty();
 }
 
@@ -125,14 +125,14 @@ std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
   }
   markAll(*region, kept);
   for (Value* value : dropped) {
-    if (behindMarks(value) == value) mark(*region, value, ir::kDrop);
+    if (behindMarks(value) == value) mark(*region, value, ir::kDropMark);
   }
   // A mark on a list is one more name for what it holds, which can put further values at risk.
   for (std::vector<int32_t> more = ir::valuesToKeepAnyway(*region);
        !more.empty() && markAll(*region, more); more = ir::valuesToKeepAnyway(*region)) {
   }
 
-  for (Value* value : regenerated) mark(*region, behindMarks(value), ir::kRegenerate);
+  for (Value* value : regenerated) mark(*region, behindMarks(value), ir::kRegenerateMark);
 
   region->lint();
   const std::vector<std::string> violations = ir::verifyRegion(*region);

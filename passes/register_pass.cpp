@@ -1,0 +1,143 @@
+#include "passes/register_pass.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/util/ScopeExit.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/pass_manager.h>
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "passes/activation_checkpointing.h"
+#include "passes/module_state.h"
+#include "passes/training_step.h"
+#include "passes/value_tensors.h"
+
+namespace remat {
+namespace {
+
+/// Calls after which an executor has compiled: one is profiled, the next one compiles.
+constexpr int kCalls = 3;
+
+/// What this thread warms up.
+struct WarmUp {
+  torch::jit::Module module;
+  std::vector<c10::IValue> inputs;
+};
+thread_local const WarmUp* t_warm_up = nullptr;
+
+/// The caller's autocast is off inside: the recorded steps turn theirs on by themselves, for the
+/// forward alone.
+class AutocastOff {
+ public:
+  explicit AutocastOff(c10::DeviceType device)
+      : device_(device), enabled_(at::autocast::is_autocast_enabled(device)) {
+    at::autocast::set_autocast_enabled(device_, false);
+  }
+  ~AutocastOff() { at::autocast::set_autocast_enabled(device_, enabled_); }
+  AutocastOff(const AutocastOff&) = delete;
+  AutocastOff& operator=(const AutocastOff&) = delete;
+  bool wasEnabled() const { return enabled_; }
+
+ private:
+  c10::DeviceType device_;
+  bool enabled_;
+};
+
+class Pass {
+ public:
+  explicit Pass(OptimizeOptions options) : options_(std::move(options)) {}
+
+  void operator()(const std::shared_ptr<torch::jit::Graph>& graph) {
+    // What a recorded step compiles in its turn is no graph to plan for.
+    if (running_) return;
+    running_ = true;
+    const auto done = c10::make_scope_exit([&] { running_ = false; });
+    if (graph->inputs().empty() || !graph->inputs()[0]->type()->is_module()) {
+      say("a part of a method, such as the forward half of a differentiable graph, is left as it "
+          "is: call remat::warmUp before training, so that the method is seen whole");
+      return;
+    }
+    try {
+      checkpoint(graph);
+    } catch (const StepError& error) {
+      say("a method is left as it is: " + std::string(error.what()));
+    }
+  }
+
+ private:
+  void checkpoint(const std::shared_ptr<torch::jit::Graph>& graph) {
+    std::vector<c10::IValue> arguments;
+    if (isWarmedUp(*graph)) {
+      arguments.emplace_back(t_warm_up->module._ivalue());
+      for (const c10::IValue& input : t_warm_up->inputs) arguments.push_back(input);
+    }
+    OptimizeOptions options = options_;
+    const AutocastOff autocast(c10::Device(options.step.device).type());
+    if (autocast.wasEnabled()) {
+      const auto dtype = at::autocast::get_autocast_dtype(c10::Device(options.step.device).type());
+      options.step.autocast = dtype == at::kHalf ? "float16" : "bfloat16";
+    }
+    const CheckpointingResult result = ActivationCheckpointing(graph, options, arguments);
+    if (!result.changed) say("a method is left as it is: " + result.reason_unchanged);
+  }
+
+  static bool isWarmedUp(const torch::jit::Graph& graph) {
+    return t_warm_up != nullptr && graph.inputs().size() == t_warm_up->inputs.size() + 1 &&
+           graph.inputs()[0]->type()->isSubtypeOf(*t_warm_up->module.type());
+  }
+
+  void say(const std::string& text) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!said_.insert(text).second) return;
+    }
+    if (options_.progress) {
+      options_.progress(text);
+    } else {
+      std::fprintf(stderr, "remat: %s\n", text.c_str());
+    }
+  }
+
+  static thread_local bool running_;
+  OptimizeOptions options_;
+  std::mutex mutex_;
+  std::set<std::string> said_;
+};
+
+thread_local bool Pass::running_ = false;
+
+}  // namespace
+
+unsigned registerPass(const OptimizeOptions& options) {
+  const auto pass = std::make_shared<Pass>(options);
+  return torch::jit::registerPrePass(
+      [pass](std::shared_ptr<torch::jit::Graph>& graph) { (*pass)(graph); });
+}
+
+RegisteredPass::~RegisteredPass() { torch::jit::clearPrePass(name_); }
+
+void warmUp(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
+            const std::string& method) {
+  const WarmUp* const outer = t_warm_up;
+  const WarmUp present{module, inputs};
+  c10::Device device(c10::kCPU);
+  for (const at::Tensor& tensor : module.parameters()) device = tensor.device();
+  ModuleState state(module);
+  const RandomStateScope random_state(device);
+  const auto restore = c10::make_scope_exit([&] {
+    t_warm_up = outer;
+    state.restore();
+  });
+  t_warm_up = &present;
+  const at::NoGradGuard no_grad;
+  for (int call = 0; call < kCalls; ++call) {
+    module.get_method(method)(cloneValues(inputs));
+    state.restore();
+  }
+}
+
+}  // namespace remat
