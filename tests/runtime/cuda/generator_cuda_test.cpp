@@ -85,6 +85,7 @@ class CapturedStep {
 
   void capture() {
     const c10::cuda::CUDAStreamGuard guard(stream_);
+    clear();  // else the graph would add to what is there
     graph_.capture_begin();
     try {
       run();
