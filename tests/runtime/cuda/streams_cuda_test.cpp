@@ -73,7 +73,7 @@ StepResult lateStep(Module& module, const at::Tensor& x, int seed) {
     for (int i = 0; i < 3; ++i) wait(before, sideStream(i));
     return output;
   };
-  const StepResult result = step(module, {x}, seed, forward);
+  StepResult result = step(module, {x}, seed, forward);
   c10::cuda::device_synchronize();
   return result;
 }
