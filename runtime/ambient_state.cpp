@@ -47,7 +47,13 @@ std::optional<c10::Device> currentAccelerator() {
   const auto type = at::getAccelerator();
   if (!type || !c10::impl::hasDeviceGuardImpl(*type)) return std::nullopt;
   const c10::impl::VirtualGuardImpl guard(*type);
-  return guard.deviceCount() > 0 ? std::optional(guard.getDevice()) : std::nullopt;
+  if (guard.deviceCount() == 0) return std::nullopt;
+  try {
+    return guard.getDevice();
+  } catch (const c10::Error&) {
+    // In a forked process CUDA can't be used, which is no business of what runs on the CPU.
+    return std::nullopt;
+  }
 }
 
 }  // namespace

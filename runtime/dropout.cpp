@@ -14,6 +14,13 @@ bool doesNothing(const at::Tensor& x, double p, bool train) {
 /// rounds otherwise than a product with what is divided by 1 - p.
 bool isFused(const at::Tensor& x, double p) { return x.is_cuda() && p < 1; }
 
+/// What the fused kernel scales by: it computes in float, unless for doubles. Its backward takes
+/// 1 / (1 - p) as it is.
+double fusedScale(at::ScalarType dtype, double p) {
+  const double kept = 1 - p;
+  return 1.0 / (dtype == at::kDouble ? kept : static_cast<double>(static_cast<float>(kept)));
+}
+
 /// What eager dropout multiplies with: 0 or 1 / (1 - p) in x's dtype, divided there as eager
 /// divides it.
 at::Tensor noiseOf(const at::Tensor& mask, double p, at::ScalarType dtype) {
@@ -23,12 +30,13 @@ at::Tensor noiseOf(const at::Tensor& mask, double p, at::ScalarType dtype) {
 
 struct Dropout : public torch::autograd::Function<Dropout> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& mask, double p) {
+                            const at::Tensor& mask, double p, bool is_gradient) {
     context->save_for_backward({mask});
     context->saved_data["p"] = p;
+    if (!isFused(x, p)) return x * noiseOf(mask, p, x.scalar_type());
     // The kernel of the backward computes what the fused one does, for a given mask.
-    return isFused(x, p) ? at::native_dropout_backward(x, mask, 1.0 / (1.0 - p))
-                         : x * noiseOf(mask, p, x.scalar_type());
+    const double scale = is_gradient ? 1.0 / (1.0 - p) : fusedScale(x.scalar_type(), p);
+    return at::native_dropout_backward(x, mask, scale);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -36,10 +44,11 @@ struct Dropout : public torch::autograd::Function<Dropout> {
     const at::Tensor mask = context->get_saved_variables()[0];
     const at::Tensor& gradient = gradients[0];
     if (!gradient.defined()) {
-      return {at::Tensor(), at::Tensor(), at::Tensor()};
+      return {at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
     }
-    return {applyDropout(gradient, mask, context->saved_data["p"].toDouble(), true), at::Tensor(),
-            at::Tensor()};
+    return {Dropout::apply(gradient, mask, context->saved_data["p"].toDouble(),
+                           /*is_gradient=*/true),
+            at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -68,7 +77,7 @@ at::Tensor applyDropout(const at::Tensor& x, const at::Tensor& mask, double p, b
   if (doesNothing(x, p, train)) {
     return x;
   }
-  return Dropout::apply(x, mask, p);
+  return Dropout::apply(x, mask, p, /*is_gradient=*/false);
 }
 
 }  // namespace remat::runtime

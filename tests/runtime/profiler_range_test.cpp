@@ -35,7 +35,8 @@ class ProfilerRangeTest : public RuntimeTest {
 def forward(self, x: Tensor) -> Tensor:
     a = torch.tanh(x)
     b = torch.sigmoid(a)
-    return b * torch.sin(b))");
+    return b * torch.sin(b)
+)");
   }
 };
 

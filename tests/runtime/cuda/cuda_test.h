@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAFunctions.h>
 
 #include "runtime/statistics.h"
 #include "tests/runtime/support.h"
@@ -10,11 +9,11 @@ namespace remat::runtime::test {
 
 /// Skips its cases, with the reason, where there are fewer than kDevices devices. Algorithms are
 /// deterministic, so that results can be compared bit for bit.
-template <int kDevices>
+template <size_t kDevices>
 class CudaTestOf : public RuntimeTest {
  protected:
   void SetUp() override {
-    const int devices = c10::cuda::device_count();
+    const size_t devices = at::getNumGPUs();
     if (devices < kDevices) {
       GTEST_SKIP() << "needs " << kDevices << " CUDA device(s), here are " << devices;
     }

@@ -1,5 +1,6 @@
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -85,6 +86,7 @@ class CapturedStep {
 
   void capture() {
     const c10::cuda::CUDAStreamGuard guard(stream_);
+    clear();  // else the graph would add to what is there
     graph_.capture_begin();
     try {
       run();

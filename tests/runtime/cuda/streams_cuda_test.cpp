@@ -1,6 +1,7 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -72,7 +73,7 @@ StepResult lateStep(Module& module, const at::Tensor& x, int seed) {
     for (int i = 0; i < 3; ++i) wait(before, sideStream(i));
     return output;
   };
-  const StepResult result = step(module, {x}, seed, forward);
+  StepResult result = step(module, {x}, seed, forward);
   c10::cuda::device_synchronize();
   return result;
 }
