@@ -68,14 +68,14 @@ TEST(ProfileTest, SaysWhatItsBytesAndTimesAreFor) {
   EXPECT_EQ(read.roofline.flops, 6.7e13);
   EXPECT_EQ(read.roofline.bytes, 4.8e12);
   EXPECT_TRUE(read.derived());
-  EXPECT_NE(errorOf(replaced(text, "\"rounding\":512", "\"rounding\":0")).find("'rounding'"),
+  EXPECT_NE(errorOf(replaced(text, R"("rounding":512)", R"("rounding":0)")).find("'rounding'"),
             std::string::npos);
   EXPECT_NE(
-      errorOf(replaced(text, "\"recorded_on\":\"cpu\"", "\"recorded_on\":1")).find("'recorded_on'"),
+      errorOf(replaced(text, R"("recorded_on":"cpu")", R"("recorded_on":1)")).find("'recorded_on'"),
       std::string::npos);
-  EXPECT_NE(errorOf(replaced(text, "\"roofline\":[", "\"roofline\":[0,")).find("'roofline'"),
+  EXPECT_NE(errorOf(replaced(text, R"("roofline":[)", R"("roofline":[0,)")).find("'roofline'"),
             std::string::npos);
-  EXPECT_NE(errorOf(replaced(text, "\"roofline\":[67000000000000", "\"roofline\":[-1"))
+  EXPECT_NE(errorOf(replaced(text, R"("roofline":[67000000000000)", R"("roofline":[-1)"))
                 .find("'roofline'"),
             std::string::npos);
 }
