@@ -118,7 +118,7 @@ TEST(ProfileTest, SurvivesJson) {
 }
 
 TEST(ProfileTest, AnOldFileDoesNotSayTheLoss) {
-  const std::string old = replaced(toJson(sample()), "\"loss\":\"cross_entropy\",", "");
+  const std::string old = replaced(toJson(sample()), R"("loss":"cross_entropy",)", "");
   EXPECT_EQ(profileFromJson(old).loss, "");
 }
 
@@ -162,7 +162,7 @@ TEST(ProfileTest, SaysWhatIsWrongWithAFile) {
       {"\"tensor\":true", "\"tensor\":1", "'tensor' is not a boolean"},
       {"\"step_seconds\":0.1", "\"step_seconds\":-1", "'step_seconds'"},
       {"\"step_seconds\":0.1", "\"step_seconds\":1e18", "'step_seconds' is not a time"},
-      {"\"device\":\"cpu\"", "\"device\":7", "'device' is not a string"},
+      {R"("device":"cpu")", R"("device":7)", "'device' is not a string"},
   };
   for (const auto& c : cases) {
     EXPECT_NE(errorOf(replaced(good, c.from, c.to)).find(c.error), std::string::npos)
