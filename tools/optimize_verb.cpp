@@ -42,7 +42,7 @@ struct OptimizeArguments {
 /// Where the budget comes from a device's memory: the sum, printed and put into `options`.
 DeviceBudget applyDeviceMemory(const PlanningOptions& planning, const MemorySize& device_memory,
                                bool json, const Session& session, OptimizeOptions& options) {
-  const DeviceBudget budget =
+  DeviceBudget budget =
       deviceBudget(memoryCapacity(device_memory, options), optimizerOption(planning),
                    options.reserve_bytes, session.file.module, session.inputs);
   std::fprintf(json ? stderr : stdout, "%s", budget.text.c_str());

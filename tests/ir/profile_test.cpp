@@ -68,14 +68,14 @@ TEST(ProfileTest, SaysWhatItsBytesAndTimesAreFor) {
   EXPECT_EQ(read.roofline.flops, 6.7e13);
   EXPECT_EQ(read.roofline.bytes, 4.8e12);
   EXPECT_TRUE(read.derived());
-  EXPECT_NE(errorOf(replaced(text, "\"rounding\":512", "\"rounding\":0")).find("'rounding'"),
+  EXPECT_NE(errorOf(replaced(text, R"("rounding":512)", R"("rounding":0)")).find("'rounding'"),
             std::string::npos);
   EXPECT_NE(
-      errorOf(replaced(text, "\"recorded_on\":\"cpu\"", "\"recorded_on\":1")).find("'recorded_on'"),
+      errorOf(replaced(text, R"("recorded_on":"cpu")", R"("recorded_on":1)")).find("'recorded_on'"),
       std::string::npos);
-  EXPECT_NE(errorOf(replaced(text, "\"roofline\":[", "\"roofline\":[0,")).find("'roofline'"),
+  EXPECT_NE(errorOf(replaced(text, R"("roofline":[)", R"("roofline":[0,)")).find("'roofline'"),
             std::string::npos);
-  EXPECT_NE(errorOf(replaced(text, "\"roofline\":[67000000000000", "\"roofline\":[-1"))
+  EXPECT_NE(errorOf(replaced(text, R"("roofline":[67000000000000)", R"("roofline":[-1)"))
                 .find("'roofline'"),
             std::string::npos);
 }
@@ -118,7 +118,7 @@ TEST(ProfileTest, SurvivesJson) {
 }
 
 TEST(ProfileTest, AnOldFileDoesNotSayTheLoss) {
-  const std::string old = replaced(toJson(sample()), "\"loss\":\"cross_entropy\",", "");
+  const std::string old = replaced(toJson(sample()), R"("loss":"cross_entropy",)", "");
   EXPECT_EQ(profileFromJson(old).loss, "");
 }
 
@@ -162,7 +162,7 @@ TEST(ProfileTest, SaysWhatIsWrongWithAFile) {
       {"\"tensor\":true", "\"tensor\":1", "'tensor' is not a boolean"},
       {"\"step_seconds\":0.1", "\"step_seconds\":-1", "'step_seconds'"},
       {"\"step_seconds\":0.1", "\"step_seconds\":1e18", "'step_seconds' is not a time"},
-      {"\"device\":\"cpu\"", "\"device\":7", "'device' is not a string"},
+      {R"("device":"cpu")", R"("device":7)", "'device' is not a string"},
   };
   for (const auto& c : cases) {
     EXPECT_NE(errorOf(replaced(good, c.from, c.to)).find(c.error), std::string::npos)

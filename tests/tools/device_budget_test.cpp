@@ -32,7 +32,7 @@ TEST(DeviceBudgetTest, TheSumOfAGpu) {
   const MemoryCapacity capacity = readCapacity({0, 1}, {kGiB, kGiB / 2, kGiB / 4});
   const DeviceBudget budget = deviceBudget(capacity, "adam", kMiB, model(), {at::zeros({129})});
   // Rounded as the allocator there does: 1024 of parameters, 512 of the buffer, 1024 of the input.
-  const int64_t fixed = kGiB / 4 + 1024 + 512 + 1024 + 250 * 8 + kMiB;
+  const int64_t fixed = kGiB / 4 + 1024 + 512 + 1024 + int64_t{250} * 8 + kMiB;
   EXPECT_EQ(budget.fixed_bytes, fixed);
   const auto rest = static_cast<double>(kGiB - fixed);
   EXPECT_NEAR(static_cast<double>(budget.step_bytes), (1 - kFragmentationShare) * rest, 1);

@@ -125,7 +125,8 @@ def make_models(arguments, variables):
     def make(name):
         command = [sys.executable, str(HERE / "models.py"), name, str(arguments.work), "--device", arguments.device]
         ran = process.run(command + ["--tiny"] * arguments.tiny, arguments.clock.limit("models"), variables)
-        results[name] = {"error": ran["error"]} if ran["error"] else json.loads(ran["stdout"])
+        # Behind whatever the libraries print.
+        results[name] = {"error": ran["error"]} if ran["error"] else json.loads(ran["stdout"].splitlines()[-1])
 
     in_parallel(make, arguments.models)
     return results
