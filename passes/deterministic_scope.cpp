@@ -13,6 +13,7 @@ bool mayDiffer(llvm::StringRef op) {
   return llvm::StringSwitch<bool>(op)
       .Cases("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution", true)
       .Cases("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d", true)
+      .Cases("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu", true)
       .Case("aten::scaled_dot_product_attention", true)
       .Cases("aten::index_add", "aten::scatter_add", "aten::scatter_reduce", "aten::put", true)
       .Cases("aten::index_select", "aten::gather", "aten::repeat_interleave", true)

@@ -29,12 +29,15 @@ struct Switch {
   bool (at::Context::*get)() const;
   void (at::Context::*set)(bool);
 };
-constexpr std::array<Switch, 10> kSwitches = {{
+constexpr std::array<Switch, 13> kSwitches = {{
     {&at::Context::userEnabledMkldnn, &at::Context::setUserEnabledMkldnn},
     {&at::Context::deterministicMkldnn, &at::Context::setDeterministicMkldnn},
     {&at::Context::deterministicCuDNN, &at::Context::setDeterministicCuDNN},
     {&at::Context::benchmarkCuDNN, &at::Context::setBenchmarkCuDNN},
     {&at::Context::allowFP16AccumulationCuBLAS, &at::Context::setAllowFP16AccumulationCuBLAS},
+    {&at::Context::userEnabledCuDNN, &at::Context::setUserEnabledCuDNN},
+    {&at::Context::allowFP16BF16ReductionMathSDP, &at::Context::setAllowFP16BF16ReductionMathSDP},
+    {&at::Context::userEnabledFA3SDP, &at::Context::setSDPUseFA3},
     {&at::Context::userEnabledFlashSDP, &at::Context::setSDPUseFlash},
     {&at::Context::userEnabledMemEfficientSDP, &at::Context::setSDPUseMemEfficient},
     {&at::Context::userEnabledMathSDP, &at::Context::setSDPUseMath},

@@ -36,7 +36,7 @@ class AmbientState {
   bool autocast_cache_ = true;
   caffe2::TypeMeta default_dtype_;
   std::array<at::Float32Precision, 6> precisions_{};
-  std::array<bool, 10> switches_{};
+  std::array<bool, 13> switches_{};
   std::array<at::CuBLASReductionOption, 2> reductions_{};  ///< of float16 and bfloat16 matmuls
   bool deterministic_ = false;
   bool deterministic_warn_only_ = false;

@@ -21,6 +21,13 @@ double fusedScale(at::ScalarType dtype, double p) {
   return 1.0 / (dtype == at::kDouble ? kept : static_cast<double>(static_cast<float>(kept)));
 }
 
+/// What the fused kernel makes of x and a mask: the kernel of the backward computes the same. Its
+/// result is contiguous (or channels last), the fused one's laid out as x.
+at::Tensor fusedForward(const at::Tensor& x, const at::Tensor& mask, double p) {
+  at::Tensor result = at::native_dropout_backward(x, mask, fusedScale(x.scalar_type(), p));
+  return result.strides() == mask.strides() ? result : at::empty_like(x).copy_(result);
+}
+
 /// What eager dropout multiplies with: 0 or 1 / (1 - p) in x's dtype, divided there as eager
 /// divides it.
 at::Tensor noiseOf(const at::Tensor& mask, double p, at::ScalarType dtype) {
@@ -34,9 +41,8 @@ struct Dropout : public torch::autograd::Function<Dropout> {
     context->save_for_backward({mask});
     context->saved_data["p"] = p;
     if (!isFused(x, p)) return x * noiseOf(mask, p, x.scalar_type());
-    // The kernel of the backward computes what the fused one does, for a given mask.
-    const double scale = is_gradient ? 1.0 / (1.0 - p) : fusedScale(x.scalar_type(), p);
-    return at::native_dropout_backward(x, mask, scale);
+    return is_gradient ? at::native_dropout_backward(x, mask, 1.0 / (1.0 - p))
+                       : fusedForward(x, mask, p);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,

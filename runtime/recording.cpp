@@ -344,6 +344,8 @@ void Recording::start() {
   if (device_.is_cpu()) {
     setAllocationListener(recorder_.get());
   } else {
+    // Scopes nest: the last one has to end before the next one begins.
+    allocations_.reset();
     allocations_ = std::make_unique<DeviceAllocationScope>(device_, *recorder_);
   }
 }

@@ -27,6 +27,9 @@ class CudaDevice final : public DeviceInterface {
     unsigned long long id = 0;
     const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device.index());
     C10_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, &id));
+    TORCH_CHECK(status != cudaStreamCaptureStatusInvalidated,
+                "remat: the capture of a graph on this stream has failed already; its first error "
+                "says why");
     return status == cudaStreamCaptureStatusNone ? 0 : id;
   }
 

@@ -1,5 +1,6 @@
 """The GPU check's own logic, on the CPU with small models: packed, run from the pack, and what it says of failures."""
 
+import importlib
 import json
 import os
 import pathlib
@@ -87,3 +88,11 @@ def test_what_is_asked_for_wrongly():
     for options in ([], ["test"], ["pack"], ["run", "out"]):
         ran = subprocess.run([CHECK, *options], check=False, capture_output=True, text=True)
         assert ran.returncode == 2 and ran.stderr.startswith("gpu_check: ")
+
+
+def test_only_tests_of_more_gpus_may_be_skipped_where_one_is():
+    sys.path.insert(0, str(CHECK.parent / "gpu_check"))
+    check = importlib.import_module("check")
+    assert check.wants_more_devices("needs 2 CUDA device(s), here are 1")
+    assert not check.wants_more_devices("needs 1 CUDA device(s), here are 0")
+    assert not check.wants_more_devices("built without CUDA")
