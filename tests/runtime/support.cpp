@@ -177,6 +177,12 @@ StepResult step(Module& module, const std::vector<IValue>& inputs, int seed,
     result.buffers.push_back(buffer.detach().clone());
   }
   result.next_draw = at::rand({8});
+  // A region may have drawn there.
+  for (const at::Tensor& tensor : result.outputs) {
+    if (!tensor.defined() || !tensor.is_cuda()) continue;
+    result.next_draw = at::cat({result.next_draw, at::rand({8}, tensor.device()).cpu()});
+    break;
+  }
   return result;
 }
 

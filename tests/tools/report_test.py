@@ -2,8 +2,10 @@
 
 import html.parser
 import json
+import os
 import shutil
 import subprocess
+import tempfile
 
 import models
 import pytest
@@ -47,9 +49,15 @@ class Page(html.parser.HTMLParser):
 
 
 def browse(path, width=1200):
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900"]
-    command += [f"--user-data-dir={path.parent}/browser", "--virtual-time-budget=5000", "--dump-dom", path.as_uri()]
-    return Page(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout)
+    # Its sockets want short paths.
+    with tempfile.TemporaryDirectory(dir="/tmp") as profile:
+        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900"]
+        command += [f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", path.as_uri()]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "HOME": profile, "TMPDIR": profile}
+        )
+    assert ran.returncode == 0, ran.stderr
+    return Page(ran.stdout)
 
 
 def report(tmp_path, name, budget, *options):

@@ -62,7 +62,8 @@ def test_attention_that_drops_out_is_recomputed(tmp_path, how):
 def test_plan_json(tmp_path):
     model = models.save("mlp", tmp_path / "model.pt")
     curve = remat_opt.succeed_json("plan", model, "--input", models.ROWS)
-    assert sorted(curve) == ["lower_bound_peak", "minimum_peak", "original_peak", "out_of_reach", "points"]
+    keys = ["device", "lower_bound_peak", "minimum_peak", "original_peak", "out_of_reach", "points", "rounding", "times"]
+    assert sorted(curve) == keys
     assert 0 < curve["lower_bound_peak"] <= curve["minimum_peak"]
     points = curve["points"]
     assert len(points) >= 5 and len(points) + len(curve["out_of_reach"]) == 11

@@ -56,6 +56,9 @@ def model_text(title, model):
             f"| {bytes_text(predicted)} | {milliseconds:.1f} ms "
             f"| {share(measured['step_seconds'], base.get('step_seconds'))} | {parity_text(measured.get('parity'))} |\n"
         )
+    for system, measured in model.get("systems", {}).items():
+        if measured.get("parity_with_itself", "bitwise") != "bitwise":
+            text += f"\n{system} gives other bits when its step is run again ({measured['parity_with_itself']})\n"
     for budget, planned in model.get("optimize", {}).items():
         if planned.get("error"):
             text += f"\nremat-opt at {budget} %: {planned['error']}\n"
