@@ -56,7 +56,7 @@ if [[ -z "$torch" ]]; then
     'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 fi
 flags=(
-  -std=c++17 -x c++ -Wall -Wextra -I.
+  -std=c++17 -x c++ -Wall -Wextra -I. -Ibazel-bin
   -isystem "$torch/include" -isystem "$torch/include/torch/csrc/api/include"
   -isystem /usr/include/llvm-14 -isystem /usr/include/llvm-c-14
 )
