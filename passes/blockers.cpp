@@ -4,6 +4,7 @@
 #include <map>
 
 #include "passes/notes.h"
+#include "passes/recorded_lives.h"
 #include "passes/simulator.h"
 
 namespace remat {
@@ -29,28 +30,6 @@ std::vector<int32_t> refusedHolders(const PlanningInput& input) {
     }
   }
   return holder;
-}
-
-/// Profiles' positions: nodes first, then steps of the backward.
-struct Life {
-  int32_t from = -1;
-  int32_t until = -1;
-};
-
-/// By storage, as recorded; of use for what no decision changes.
-std::vector<Life> recordedLives(const ir::Profile& profile) {
-  std::vector<Life> lives(profile.storages.size());
-  int32_t position = 0;
-  const auto note = [&](const std::vector<ir::Event>& events) {
-    for (const ir::Event& event : events) {
-      if (event.kind == EventKind::kAlloc) lives[event.id] = {position, -1};
-      if (event.kind == EventKind::kFree) lives[event.id].until = position;
-    }
-    ++position;
-  };
-  for (const ir::NodeProfile& node : profile.nodes) note(node.events);
-  for (const ir::BackwardStep& step : profile.backward) note(step.events);
-  return lives;
 }
 
 }  // namespace
@@ -87,6 +66,7 @@ std::vector<Blocker> blockers(const PlanningInput& input, const ir::Plan& plan,
     blocker.bytes += profile.storages[storage].bytes;
   }
   std::vector<Blocker> result;
+  result.reserve(by_program_index.size());
   for (auto& [index, blocker] : by_program_index) result.push_back(std::move(blocker));
   std::stable_sort(result.begin(), result.end(),
                    [](const Blocker& a, const Blocker& b) { return a.bytes > b.bytes; });

@@ -19,4 +19,12 @@ ir::Plan evaluatedPlan(Simulator& simulator, const std::vector<char>& keep,
   return plan;
 }
 
+int64_t simulatedPeak(const ir::Profile& profile) {
+  PlanningInput input;
+  input.profile = profile;
+  input.replayable.assign(profile.nodes.size(), 0);
+  Simulator simulator(input);
+  return simulator.evaluate(simulator.keepAll()).peak;
+}
+
 }  // namespace remat

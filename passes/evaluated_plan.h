@@ -12,4 +12,7 @@ namespace remat {
 /// time are the caller's. Cost: one trace.
 ir::Plan evaluatedPlan(Simulator& simulator, const std::vector<char>& keep, double forward_seconds);
 
+/// The peak of a profile's step with everything kept, bytes.
+int64_t simulatedPeak(const ir::Profile& profile);
+
 }  // namespace remat

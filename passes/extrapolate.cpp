@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "passes/evaluated_plan.h"
 #include "passes/remat.h"
-#include "passes/simulator.h"
 
 namespace remat {
 namespace {
@@ -75,15 +75,6 @@ bool sameStructure(const ir::Profile& a, const ir::Profile& b) {
          sameList(a.backward, b.backward, [](const ir::BackwardStep& x, const ir::BackwardStep& y) {
            return x.node == y.node && sameEvents(x.events, y.events);
          });
-}
-
-/// With everything kept, bytes.
-int64_t simulatedPeak(const ir::Profile& profile) {
-  PlanningInput input;
-  input.profile = profile;
-  input.replayable.assign(profile.nodes.size(), 0);
-  Simulator simulator(input);
-  return simulator.evaluate(simulator.keepAll()).peak;
 }
 
 }  // namespace

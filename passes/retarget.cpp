@@ -6,21 +6,12 @@
 #include <algorithm>
 #include <set>
 
+#include "passes/evaluated_plan.h"
 #include "passes/remat.h"
 #include "passes/roofline.h"
-#include "passes/simulator.h"
 
 namespace remat {
 namespace {
-
-/// With everything kept, bytes.
-int64_t simulatedPeak(const ir::Profile& profile) {
-  PlanningInput input;
-  input.profile = profile;
-  input.replayable.assign(profile.nodes.size(), 0);
-  Simulator simulator(input);
-  return simulator.evaluate(simulator.keepAll()).peak;
-}
 
 bool savesOther(llvm::StringRef op) {
   return llvm::StringSwitch<bool>(op)

@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/StringRef.h"
 #include "passes/marks.h"
+#include "passes/recorded_lives.h"
 #include "passes/simulator.h"
 
 namespace remat {
@@ -40,23 +41,24 @@ class Parts {
       : profile_(input.profile), roots_(storageRoots(input.profile)) {
     const auto nodes = static_cast<int32_t>(profile_.nodes.size());
     const bool backward = instant >= timeline.forward_instants;
-    position_ = timeline.profile_index[instant] + (backward ? nodes : 0);
-    recordLives();
+    const int32_t position = timeline.profile_index[instant] + (backward ? nodes : 0);
+    const std::vector<Life> lives = recordedLives(profile_);
     std::vector<char> cast(profile_.storages.size(), 0);
     for (const ir::SlotProfile& slot : profile_.slots) {
       if (slot.cast_of >= 0 && slot.storage >= 0) cast[slot.storage] = 1;
     }
     for (size_t s = 0; s < profile_.storages.size(); ++s) {
       const ir::StorageRole role = profile_.storages[s].role;
+      const Life& life = lives[s];
+      const bool began = life.from >= 0 && life.from < position;
       if (cast[s] != 0) {
         const bool held = timeline.persists[s] != 0 && timeline.last_alive[s] >= instant;
-        if (held && first_[s] < position_)
-          others_["casts for operators under autocast"] += bytes(s);
+        if (held && began) others_["casts for operators under autocast"] += bytes(s);
       } else if (role == ir::StorageRole::kValue) {
         const int32_t first = timeline.first_alive[s];
         if (first >= 0 && first <= instant && timeline.last_alive[s] >= instant) kept_.push_back(s);
-      } else if (first_[s] < position_ && last_[s] > position_) {
-        others_[nameOf(role, first_[s] >= nodes)] += bytes(s);
+      } else if (began && (life.until < 0 || life.until > position)) {
+        others_[nameOf(role, life.from >= nodes)] += bytes(s);
       }
     }
   }
@@ -95,23 +97,6 @@ class Parts {
     return in_backward ? "gradients" : "what operators hold for themselves";
   }
 
-  /// As recorded, by position: nodes first, then steps of the backward.
-  void recordLives() {
-    const auto never = static_cast<int32_t>(profile_.nodes.size() + profile_.backward.size());
-    first_.assign(profile_.storages.size(), never);
-    last_.assign(profile_.storages.size(), never);
-    int32_t position = 0;
-    const auto note = [&](const std::vector<ir::Event>& events) {
-      for (const ir::Event& event : events) {
-        if (event.kind == ir::EventKind::kAlloc) first_[event.id] = position;
-        if (event.kind == ir::EventKind::kFree) last_[event.id] = position;
-      }
-      ++position;
-    };
-    for (const ir::NodeProfile& node : profile_.nodes) note(node.events);
-    for (const ir::BackwardStep& step : profile_.backward) note(step.events);
-  }
-
   std::map<std::string, int64_t> groups(size_t depth) const {
     std::map<std::string, int64_t> groups;
     for (const size_t storage : kept_) {
@@ -125,9 +110,6 @@ class Parts {
 
   const ir::Profile& profile_;
   std::vector<int32_t> roots_;
-  int32_t position_ = 0;
-  std::vector<int32_t> first_;  ///< by storage: position
-  std::vector<int32_t> last_;
   std::vector<size_t> kept_;
   std::map<std::string, int64_t> others_;
 };
