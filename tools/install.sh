@@ -106,7 +106,7 @@ install_headers() {
   done < <(cd "$folder" && find . -name '*.h' -printf '%P\n')
 }
 
-# fill TEMPLATE TARGET NAME=VALUE...: replaces @NAME@.
+# fill TEMPLATE TARGET [NAME=VALUE]...: replaces @NAME@.
 fill() {
   local text target=$2
   text=$(<"$1")
@@ -143,6 +143,7 @@ install_files() {
   install_headers "$prefix/include/remat"
   local values=("VERSION=$version" "TORCH_MINOR=$torch" "TORCH_LIBRARIES=$libraries" "TORCH_LINK=-l${libraries// / -l}")
   fill "$here/install/RematConfig.cmake.in" "$prefix/lib/cmake/Remat/RematConfig.cmake" "${values[@]}"
+  fill "$here/install/RematLibTorch.cmake" "$prefix/lib/cmake/Remat/RematLibTorch.cmake"
   fill "$here/install/RematConfigVersion.cmake.in" "$prefix/lib/cmake/Remat/RematConfigVersion.cmake" "${values[@]}"
   fill "$here/install/remat.pc.in" "$prefix/lib/pkgconfig/remat.pc" "${values[@]}" NAME=remat \
     "DESCRIPTION=Rematerialization for TorchScript: optimises models and trains them"
