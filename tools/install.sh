@@ -6,12 +6,12 @@
 #   PREFIX/include/remat/...                            #include <remat/remat.h>
 #   PREFIX/lib/cmake/Remat, PREFIX/lib/pkgconfig        find_package(Remat), pkg-config remat or remat_runtime
 #
-# --config=cpu leaves CUDA out; LIBTORCH=FOLDER builds for another LibTorch than .venv's. PREFIX may be moved afterwards.
+# --config=cpu leaves CUDA out; LIBTORCH=FOLDER builds for another LibTorch than .venv's. PREFIX may be moved later on.
 # The libraries find LibTorch where the program that loads them has it; remat-opt finds the one it was built with where
 # that was then. It can be run again: every file is replaced at once.
 #
-# `PREFIX --files REMAT_OPT LIBREMAT LIBREMAT_RUNTIME` takes built files in place of building them. BAZEL may hold Bazel's
-# command with its startup options.
+# `PREFIX --files REMAT_OPT LIBREMAT LIBREMAT_RUNTIME` takes built files in place of building them. BAZEL may hold the
+# command of Bazel with its startup options.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,8 +54,8 @@ install_tool() {
   finish "$2" 755
 }
 
-# Without run paths: they lead to the LibTorch of the build, and a program shall have one LibTorch, its own. libtorch_cuda
-# brings its libcudart, from beside it.
+# Without run paths: they lead to the LibTorch of the build, and a program shall have one LibTorch, its own.
+# libtorch_cuda brings its libcudart, from beside it.
 install_library() {
   start "$2"
   cp -- "$1" "$temporary" || die "can't write $2 (see above)"

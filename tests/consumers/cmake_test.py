@@ -77,7 +77,7 @@ def fixture_model(tmp_path_factory):
 
 @pytest.fixture(scope="module", name="optimized")
 def fixture_optimized(build, model):
-    """Written by the program that optimises in memory, which compares gradients and ends with 1 if anything is wrong."""
+    """Written by the program that optimises in memory; it compares gradients and ends with 1 if anything is wrong."""
     path = model.with_name("optimized.pt")
     said = run(build / "optimize_and_train", model, path)
     assert re.search(r"a budget of one byte: .* can't be met: the lowest reachable peak", said)
