@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the test cases of one `bazel test` run and lists what failed and what was skipped.
+"""Counts the test cases of `bazel test` runs and lists what failed and what was skipped.
 
-    count_tests.py EVENTS.json      (bazel test --build_event_json_file=EVENTS.json)
+    count_tests.py EVENTS.json...      (bazel test --build_event_json_file=EVENTS.json)
 
-The events say which targets the run had; the cases are in each target's test.xml, written by GoogleTest or pytest. A
+The events, a file for each run, say which targets it had; the cases are in each target's test.xml, written by GoogleTest or pytest. A
 target that could not be built, crashed or timed out without naming a failed case counts as one failed case, and so
 does a run that Bazel gave up. The last line is `N passed, N failed, N skipped`; the exit status is 1 if anything
 failed.
@@ -62,8 +62,8 @@ def count_xml(label, path, status, count):
         count.failed.append((label, f"{status}: the target ended without naming a failed case"))
 
 
-def count_events(events):
-    """`events`: the decoded lines of a build event file, in order."""
+def count_events(events, count):
+    """Adds a run to `count`; `events` are the decoded lines of its build event file, in order."""
     results = {}  # the last attempt of each run and shard
     built = {}
     ending = "ended early"
@@ -76,7 +76,7 @@ def count_events(events):
             built[name["targetCompleted"]["label"]] = event.get("completed", {}).get("success", False)
         elif "buildFinished" in name:
             ending = event["finished"]["exitCode"]["name"]
-    count = Count()
+    failed_before = len(count.failed)
     for (label, _, _), result in sorted(results.items(), key=str):
         outputs = {o["name"]: o.get("uri", "") for o in result.get("testActionOutput", [])}
         path = urllib.request.url2pathname(urllib.parse.urlparse(outputs.get("test.xml", "")).path)
@@ -86,9 +86,8 @@ def count_events(events):
         if not success and label not in ran:
             count.failed.append((label, "not built: see the errors above"))
     # A BUILD file that can't be read has no event of its own.
-    if ending not in ("SUCCESS", "TESTS_FAILED") and not count.failed:
+    if ending not in ("SUCCESS", "TESTS_FAILED") and len(count.failed) == failed_before:
         count.failed.append(("bazel test", f"{ending}: see the errors above"))
-    return count
 
 
 def shown(output):
@@ -99,14 +98,16 @@ def shown(output):
 
 
 def main(arguments):
-    if len(arguments) != 1:
+    if not arguments:
         sys.exit(__doc__)
-    try:
-        with open(arguments[0], encoding="utf-8") as file:
-            events = [json.loads(line) for line in file if line.strip()]
-    except (OSError, json.JSONDecodeError) as error:
-        sys.exit(f"count_tests: {arguments[0]}: {error}")
-    count = count_events(events)
+    count = Count()
+    for path in arguments:
+        try:
+            with open(path, encoding="utf-8") as file:
+                events = [json.loads(line) for line in file if line.strip()]
+        except (OSError, json.JSONDecodeError) as error:
+            sys.exit(f"count_tests: {path}: {error}")
+        count_events(events, count)
     for name, reason in count.skipped:
         print(f"SKIPPED {name}: {' '.join(reason.split())}")
     for name, output in count.failed:

@@ -1,4 +1,5 @@
 #include <malloc.h>
+#include <torch/version.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -121,7 +122,8 @@ void keepFreedMemory() {
 int runTool(int argc, char** argv) {
   keepFreedMemory();
   CLI::App app(kDescription, "remat-opt");
-  app.set_version_flag("--version", std::string("remat-opt ") + kToolVersion);
+  app.set_version_flag("--version",
+                       std::string("remat-opt ") + kToolVersion + ", LibTorch " + TORCH_VERSION);
   app.require_subcommand(1);
   Action action;
   addOptimizeVerb(app, action);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings this machine to where Remat builds and tests: apt packages, .venv with pinned versions, Bazel's disk cache.
-# What is there already is left alone. `tools/setup.sh --tests` adds what only tests need (a browser for reports), `--lint`
-# what the format check and clang-tidy need.
+# What is there already is left alone. `tools/setup.sh --tests` adds what only tests need (a browser for reports, CMake),
+# `--lint` what the format check and clang-tidy need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,10 +19,11 @@ apt_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms bazel-skylib build-essential git
   llvm-14-dev zlib1g-dev libtinfo-dev
   libgtest-dev libgmock-dev libcli11-dev
+  patchelf
 )
 for option in "$@"; do
   case "$option" in
-    --tests) apt_packages+=(chromium) ;;
+    --tests) apt_packages+=(chromium cmake ninja-build pkg-config) ;;
     --lint) apt_packages+=(clang-format clang-tidy) ;;
     *) die "unknown option '$option' (there are --tests and --lint)" ;;
   esac

@@ -69,6 +69,10 @@ done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# As installed, for programs that use Remat from outside: <remat/remat.h>.
+mkdir -p "$work/include/remat"
+ln -s "$PWD/ir" "$PWD/passes" "$PWD/runtime" "$PWD/tools/install/remat.h" "$work/include/remat/"
+flags+=(-isystem "$work/include")
 echo "tidy: ${#files[@]} files"
 
 # check NUMBER FILE: leaves NUMBER.left, NUMBER.failed or NUMBER.clean in the work folder.

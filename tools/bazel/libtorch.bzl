@@ -11,7 +11,8 @@ def _find(ctx):
         if not ctx.path(folder + "/include/torch").exists:
             fail("LIBTORCH=%s holds no include/torch: point it at an unpacked LibTorch" % folder)
         return folder
-    venv = str(ctx.path(Label("//:WORKSPACE")).dirname) + "/.venv/bin/python3"
+    # The real path: from another workspace this one is seen through a link that may go away.
+    venv = str(ctx.path(Label("//:WORKSPACE")).realpath.dirname) + "/.venv/bin/python3"
     pythons = [venv] if ctx.path(venv).exists else []
     pythons.append(ctx.os.environ.get("PYTHON_BIN_PATH", "python3"))
     for python in pythons:

@@ -116,3 +116,20 @@ def test_no_events_file_is_an_error(tmp_path):
         [sys.executable, "tools/count_tests.py", str(tmp_path / "none")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1 and "none" in done.stderr
+
+
+def test_several_runs_are_added_up_and_each_has_to_end_well(tmp_path):
+    """The second run's target has the name of one of the first; the third gave up."""
+    runs = [
+        [result("//:a", "PASSED"), finished("SUCCESS")],
+        [result("//:a", "PASSED"), result("//:b", "FAILED"), finished()],
+        [finished("BUILD_FAILURE")],
+    ]
+    files = []
+    for number, events in enumerate(runs):
+        text = "".join(json.dumps(event) + "\n" for event in events)
+        files.append(str(write(tmp_path / f"{number}.json", text)))
+    command = [sys.executable, "tools/count_tests.py", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "2 passed, 2 failed, 0 skipped")
+    assert "BUILD_FAILURE" in done.stdout
