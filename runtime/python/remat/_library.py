@@ -1,0 +1,97 @@
+"""The shared library with passes and runtime: loaded once, after it was seen to fit, and called."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import _build
+from ._errors import Interrupted, error_of
+
+_PATH = Path(__file__).with_name("libremat_python.so")
+_Progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
+_NO_PROGRESS = ctypes.cast(None, _Progress)
+
+
+def _check_torch() -> None:
+    built, here = _build.TORCH.split(".")[:2], str(torch.__version__).split(".")[:2]
+    if built != here:
+        raise ImportError(
+            f"remat {_build.VERSION} was built with torch {_build.TORCH} and needs a torch {'.'.join(built)}; "
+            f"torch {torch.__version__} is installed. Install torch=={'.'.join(built)}.*, or build remat for yours "
+            "(tools/wheel.sh)"
+        )
+    if _build.CUDA and torch.version.cuda is None:
+        raise ImportError(
+            f"remat {_build.VERSION} was built with a torch that has CUDA; torch {torch.__version__} has none. Install "
+            f"torch=={'.'.join(built)}.* with CUDA (it runs without a GPU, too), or build remat without CUDA "
+            "(tools/wheel.sh --config=cpu)"
+        )
+    if torch._C._jit_get_schemas_for_operator("remat::checkpoint"):
+        raise ImportError(
+            "remat's operators are there already, from libremat_runtime.so or another library that holds them, and "
+            "can't be registered twice: import remat in place of loading that library"
+        )
+
+
+def _load() -> ctypes.CDLL:
+    _check_torch()
+    if not _PATH.exists():
+        raise ImportError(f"{_PATH} is missing: install remat from its wheel (tools/wheel.sh builds it)")
+    torch.ops.load_library(_PATH)
+    library = ctypes.CDLL(str(_PATH))
+    library.remat_set_progress.argtypes = [_Progress]
+    library.remat_set_progress.restype = None
+    return library
+
+
+_library = _load()
+_one_at_a_time = threading.Lock()  # steps are measured
+
+
+def call(
+    operator: str,
+    module: torch.jit.ScriptModule,
+    inputs: tuple[Any, ...],
+    options: Mapping[str, Any],
+    progress: Callable[[str], object] | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """What an operator gives: a C++ module or None, and its record; or raises what the record says went wrong.
+
+    `progress` is called on this thread, between the phases. What it raises ends the work and is raised here; so does
+    an interrupt from the keyboard.
+    """
+    raised: list[BaseException] = []
+
+    def report(text: bytes) -> int:
+        try:
+            if progress is not None:
+                progress(text.decode())
+            return 0
+        except BaseException as error:  # it must not get into C++
+            raised.append(error)
+            return 1
+
+    callback = _Progress(report)
+    with _one_at_a_time:
+        _library.remat_set_progress(callback)
+        try:
+            answer = getattr(torch.ops.remat, operator)(module, inputs, json.dumps(options))
+        except (RuntimeError, TypeError) as error:  # operators report theirs otherwise
+            raise TypeError(f"the example inputs are no values that TorchScript has: {error}") from error
+        finally:
+            _library.remat_set_progress(_NO_PROGRESS)
+    made, text = answer if isinstance(answer, tuple) else (None, answer)
+    record: dict[str, Any] = json.loads(text)
+    if "error" not in record:
+        return made, record
+    error = error_of(record["error"])
+    if isinstance(error, Interrupted) and raised:
+        raise raised[0]
+    raise error
