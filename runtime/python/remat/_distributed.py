@@ -72,9 +72,9 @@ def optimize(group: dist.ProcessGroup, run: _Run) -> tuple[Any, dict[str, Any]]:
 
     Raises on every process what the first one raises, and RematError that names the ranks where the plan doesn't fit.
     """
-    if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise ValueError("this process is no member of process_group")
     rank = dist.get_rank(group)
+    if rank < 0:
+        raise ValueError("this process is no member of process_group")
     made: Any = None
     failed: BaseException | None = None
     told: list[Any] = [None]

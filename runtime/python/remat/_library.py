@@ -16,7 +16,7 @@ from ._errors import Interrupted, error_of
 
 _PATH = Path(__file__).with_name("libremat_python.so")
 _Progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
-_NO_PROGRESS = ctypes.cast(None, _Progress)
+_NO_PROGRESS = _Progress()
 
 
 def _check_torch() -> None:
@@ -44,8 +44,10 @@ def _load() -> ctypes.CDLL:
     _check_torch()
     if not _PATH.exists():
         raise ImportError(f"{_PATH} is missing: install remat from its wheel (tools/wheel.sh builds it)")
-    torch.ops.load_library(_PATH)
-    library = ctypes.CDLL(str(_PATH))
+    try:
+        library = ctypes.CDLL(str(_PATH))
+    except OSError as error:
+        raise ImportError(f"{_PATH} can't be loaded here: {error}. Build remat on this system: tools/wheel.sh") from error
     library.remat_set_progress.argtypes = [_Progress]
     library.remat_set_progress.restype = None
     return library
@@ -91,7 +93,5 @@ def call(
     record: dict[str, Any] = json.loads(text)
     if "error" not in record:
         return made, record
-    error = error_of(record["error"])
-    if isinstance(error, Interrupted) and raised:
-        raise raised[0]
-    raise error
+    wrong = error_of(record["error"])
+    raise raised[0] if isinstance(wrong, Interrupted) and raised else wrong

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ._results import Result
 
+if TYPE_CHECKING:
+    _Base = torch.jit.ScriptModule
+else:
+    _Base = torch.jit.RecursiveScriptModule
 
-class OptimizedModule(torch.jit.RecursiveScriptModule):  # type: ignore[misc]
+
+class OptimizedModule(_Base):
     """A ScriptModule that trains in less memory. `remat.result_of` tells what is known of it.
 
     Unlike other ScriptModules, a deep copy of it has parameters that are leaves, as one of an eager module has.
@@ -36,7 +41,7 @@ class OptimizedModule(torch.jit.RecursiveScriptModule):  # type: ignore[misc]
 
 
 def optimized(cpp_module: Any, result: Result) -> OptimizedModule:
-    module: OptimizedModule = torch.jit._recursive.wrap_cpp_module(cpp_module)
+    module: OptimizedModule = torch.jit._recursive.wrap_cpp_module(cpp_module)  # type: ignore[no-untyped-call]
     module.__class__ = OptimizedModule
     module.__dict__["_remat_result"] = result
     return module

@@ -91,9 +91,7 @@ def _step_options(
     }
 
 
-def _planning_options(
-    keep: str | Iterable[str], recompute: str | Iterable[str], reserve: int | str
-) -> dict[str, Any]:
+def _planning_options(keep: str | Iterable[str], recompute: str | Iterable[str], reserve: int | str) -> dict[str, Any]:
     if isinstance(reserve, bool) or not isinstance(reserve, (int, str)):
         raise TypeError(f"reserve is a {type(reserve).__name__}: give bytes, or a text as '200MB'")
     if isinstance(reserve, int) and reserve < 0:
@@ -160,10 +158,12 @@ def optimize(
         RematError: the model is refused, or can't be scripted or traced.
         TypeError, ValueError: an argument is wrong.
     """
-    given = [name for name, value in (("budget", budget), ("max_overhead", max_overhead), ("plan", plan)) if value is not None]
+    bounds = {"budget": budget, "max_overhead": max_overhead, "plan": plan}
+    given = [name for name, value in bounds.items() if value is not None]
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} are given: one of them says what to plan for")
-    options = _step_options(method, loss, autocast, deterministic, allow_ops) | _planning_options(keep, recompute, reserve)
+    options = _step_options(method, loss, autocast, deterministic, allow_ops)
+    options |= _planning_options(keep, recompute, reserve)
     options["measure"] = bool(measure)
     if plan is not None:
         if options["keep"] or options["recompute"]:
@@ -214,7 +214,8 @@ def plan(
     The other arguments and the errors are those of `optimize`; budgets that can't be met are in
     `PlanCurve.out_of_reach`.
     """
-    options = _step_options(method, loss, autocast, deterministic, allow_ops) | _planning_options(keep, recompute, reserve)
+    options = _step_options(method, loss, autocast, deterministic, allow_ops)
+    options |= _planning_options(keep, recompute, reserve)
     if budgets is not None:
         wanted = [budgets] if isinstance(budgets, (str, int, float)) else list(budgets)
         if not wanted:
@@ -229,7 +230,9 @@ def plan(
     return PlanCurve._from(call("_plan", script, arguments, options, progress)[1])
 
 
-def load(f: str | os.PathLike[str] | BinaryIO, map_location: torch.device | str | None = None) -> torch.jit.ScriptModule:
+def load(
+    f: str | os.PathLike[str] | BinaryIO, map_location: torch.device | str | None = None
+) -> torch.jit.ScriptModule:
     """A module that `save`, `torch.jit.save` or `remat-opt` wrote, as `torch.jit.load` reads it.
 
     Raises:
@@ -239,7 +242,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, map_location: torch.device | str 
         raise FileNotFoundError(f"{os.fspath(f)}: no such file")
     extra = {_ANNOTATIONS: ""}
     try:
-        module = torch.jit.load(f, map_location, _extra_files=extra)
+        module = torch.jit.load(f, map_location, _extra_files=extra)  # type: ignore[no-untyped-call]
     except (RuntimeError, ValueError) as error:
         name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else "the file"
         raise RematError(f"{name}: can't be loaded: {str(error).strip().splitlines()[0]}") from error

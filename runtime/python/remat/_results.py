@@ -39,7 +39,8 @@ class Remark:
     saved_bytes: int  #: what is kept for it; 0: not known, or nothing
 
     def __str__(self) -> str:
-        where = (f"{self.file}:{self.line}: " if self.file else "") + (f"{self.module_path}: " if self.module_path else "")
+        where = f"{self.file}:{self.line}: " if self.file else ""
+        where += f"{self.module_path}: " if self.module_path else ""
         saved = f" (saved {format_bytes(self.saved_bytes)})" if self.saved_bytes else ""
         return f"{where}kept [{self.reason}]: {self.text}{saved}"
 
@@ -194,7 +195,7 @@ class PlanCurve:
         def share(count: int) -> str:
             return _percent(count / self.original_peak if self.original_peak else 0)
 
-        rows = [
+        rows: list[tuple[int, tuple[str, ...]]] = [
             (
                 point.budget,
                 (
@@ -217,8 +218,8 @@ class PlanCurve:
 
     def _title(self) -> str:
         return (
-            f"original peak {format_bytes(self.original_peak)}, measured; "
-            f"lowest reachable {format_bytes(self.minimum_peak)}, predicted; recomputed: of one forward's time, storages"
+            f"original peak {format_bytes(self.original_peak)}, measured; lowest reachable "
+            f"{format_bytes(self.minimum_peak)}, predicted; recomputed: of one forward's time, and storages"
         )
 
     def __repr__(self) -> str:

@@ -59,13 +59,13 @@ def _trace(model: torch.nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> 
     by_name = isinstance(inputs, dict)
     with _left_as_it_is(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of which branches were taken: ours says it all
-        traced = torch.jit.trace(
+        traced: torch.jit.ScriptModule = torch.jit.trace(  # type: ignore[no-untyped-call]
             model,
             None if by_name else inputs,
             example_kwarg_inputs=inputs if by_name else None,
             check_trace=False,
         )
-    return traced  # type: ignore[no-any-return]
+    return traced
 
 
 def script_module_of(
@@ -82,7 +82,7 @@ def script_module_of(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.script(model)  # type: ignore[no-any-return]
+            return torch.jit.script(model)
     except Exception as error:  # the compiler raises many kinds
         why = _first_line(error)
         not_scripted = error
@@ -135,7 +135,7 @@ def bind_inputs(
             raise TypeError(f"{takes} takes no argument {sorted(unknown)[0]!r}, which is among the example inputs")
     missing = [a.name for a in declared if a.name not in given and not a.has_default_value()]
     if missing:
-        raise TypeError(f"{takes}: no example input for {', '.join(missing)}; give them as a tuple, or by name as a dict")
+        raise TypeError(f"{takes}: no example input for {', '.join(missing)}; give a tuple, or a dict by name")
     last = max((i for i, argument in enumerate(declared) if argument.name in given), default=-1)
     return tuple(given.get(a.name, a.default_value if a.has_default_value() else None) for a in declared[: last + 1])
 
