@@ -47,7 +47,9 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(_PATH))
     except OSError as error:
-        raise ImportError(f"{_PATH} can't be loaded here: {error}. Build remat on this system: tools/wheel.sh") from error
+        raise ImportError(
+            f"{_PATH} can't be loaded here: {error}. Build remat on this system (tools/wheel.sh)"
+        ) from error
     library.remat_set_progress.argtypes = [_Progress]
     library.remat_set_progress.restype = None
     return library

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from ._errors import RematError
 
 _WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule", "OptimizedModule")
+# TorchScript keeps half of what it failed to compile: the second failure of a class says nothing of the cause.
+_why_not_scripted: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
 
 def _first_line(error: BaseException) -> str:
@@ -84,7 +87,8 @@ def script_module_of(
             warnings.simplefilter("ignore", DeprecationWarning)
             return torch.jit.script(model)
     except Exception as error:  # the compiler raises many kinds
-        why = _first_line(error)
+        why = _why_not_scripted.get(type(model), "") if "Can't redefine method" in str(error) else ""
+        why = _why_not_scripted[type(model)] = why or _first_line(error)
         not_scripted = error
     if method != "forward":
         raise RematError(
