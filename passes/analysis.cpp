@@ -21,6 +21,7 @@
 #include "passes/retarget.h"
 #include "passes/training_step.h"
 #include "passes/value_tensors.h"
+#include "runtime/median_times.h"
 #include "runtime/memory_statistics.h"
 #include "runtime/recording.h"
 
@@ -28,10 +29,13 @@ namespace remat {
 namespace {
 
 constexpr int kRecordings = 3;
-/// On a device the first step makes handles, picks kernels and fills the allocator's cache; its
-/// times are no step's. Launches vary more than the CPU's operators do.
-constexpr int kDeviceWarmUps = 1;
+/// On a device the first step makes handles, picks kernels and fills the allocator's cache, and the
+/// second shows how long the host takes. Launches vary more than the CPU's operators do.
+constexpr int kDeviceWarmUps = 2;
 constexpr int kDeviceRecordings = 5;
+/// Of the host's time for a step: so much work is queued ahead of the next recorded one.
+constexpr double kHeadStart = 1.2;
+constexpr double kLongestHeadStart = 2;  ///< seconds
 
 void say(const OptimizeOptions& options, const std::string& text) {
   if (options.progress) {
@@ -97,13 +101,14 @@ ir::Profile record(const Arguments& arguments_for, torch::jit::Graph& graph, Tra
   const c10::Device device(options.step.device);
   const int warm_ups = device.is_cpu() ? 0 : kDeviceWarmUps;
   const int steps = warm_ups + (device.is_cpu() ? kRecordings : kDeviceRecordings);
+  double head_start = 0;
   for (int i = 0; i < steps; ++i) {
     say(options, "recording step " + std::to_string(i + 1) + " of " + std::to_string(steps));
     runtime::Recording recording(graph, device);
     const StepOutcome outcome = step.run(
         [&](const std::vector<c10::IValue>& inputs) {
           std::vector<c10::IValue> arguments = arguments_for(inputs);
-          recording.start();
+          recording.start(head_start);
           std::vector<c10::IValue> outputs = recording.forward(std::move(arguments));
           return outputs.size() == 1 ? std::move(outputs[0])
                                      : c10::ivalue::Tuple::create(std::move(outputs));
@@ -111,9 +116,12 @@ ir::Profile record(const Arguments& arguments_for, torch::jit::Graph& graph, Tra
         false);
     ir::Profile profile = recording.finish();
     state.restore();
-    if (i < warm_ups) continue;
+    if (i < warm_ups) {
+      head_start = std::min(kHeadStart * outcome.seconds, kLongestHeadStart);
+      continue;
+    }
     profile.peak_bytes = outcome.peak_bytes;
-    profile.step_seconds = outcome.seconds;
+    if (device.is_cpu()) profile.step_seconds = outcome.seconds;
     profiles.push_back(std::move(profile));
   }
   return runtime::withMedianTimes(std::move(profiles));

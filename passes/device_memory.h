@@ -24,12 +24,15 @@ class PeakGauge {
 struct DeviceMemory {
   int64_t total = 0;
   int64_t free = 0;
-  int64_t reserved = 0;  ///< held by the allocator, in use or not
+  int64_t reserved = 0;    ///< held by the allocator, in use or not
+  int64_t workspaces = 0;  ///< of these what libraries took for good with their first calls
   /// Held by no tensor of this process: its own context, its libraries, and other programs.
-  int64_t outside() const { return total - free - reserved; }
+  int64_t outside() const { return total - free - reserved + workspaces; }
 };
 
-/// Of `device`, not the CPU. Throws c10::Error where it can't tell.
+/// Of `device`, not the CPU. On CUDA a convolution and a linear layer are trained first, so that
+/// contexts, handles and workspaces of cuDNN and cuBLAS, also those of autograd's thread, are
+/// there. Throws c10::Error where it can't tell.
 DeviceMemory deviceMemory(c10::Device device);
 
 /// Waits for everything that was queued on `device`; nothing on the CPU.

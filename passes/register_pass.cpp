@@ -22,10 +22,10 @@ namespace {
 /// Calls after which an executor has compiled: one is profiled, the next one compiles.
 constexpr int kCalls = 3;
 
-/// What this thread warms up.
+/// What this thread warms up: the method's arguments, the module first, defaults filled in.
 struct WarmUp {
   torch::jit::Module module;
-  std::vector<c10::IValue> inputs;
+  std::vector<c10::IValue> arguments;
 };
 thread_local const WarmUp* t_warm_up = nullptr;
 
@@ -70,11 +70,8 @@ class Pass {
 
  private:
   void checkpoint(const std::shared_ptr<torch::jit::Graph>& graph) {
-    std::vector<c10::IValue> arguments;
-    if (isWarmedUp(*graph)) {
-      arguments.emplace_back(t_warm_up->module._ivalue());
-      for (const c10::IValue& input : t_warm_up->inputs) arguments.push_back(input);
-    }
+    const std::vector<c10::IValue> arguments =
+        isWarmedUp(*graph) ? t_warm_up->arguments : std::vector<c10::IValue>();
     OptimizeOptions options = options_;
     const AutocastOff autocast(c10::Device(options.step.device).type());
     if (autocast.wasEnabled()) {
@@ -86,7 +83,7 @@ class Pass {
   }
 
   static bool isWarmedUp(const torch::jit::Graph& graph) {
-    return t_warm_up != nullptr && graph.inputs().size() == t_warm_up->inputs.size() + 1 &&
+    return t_warm_up != nullptr && graph.inputs().size() == t_warm_up->arguments.size() &&
            graph.inputs()[0]->type()->isSubtypeOf(*t_warm_up->module.type());
   }
 
@@ -123,7 +120,9 @@ RegisteredPass::~RegisteredPass() { torch::jit::clearPrePass(name_); }
 void warmUp(const torch::jit::Module& module, const std::vector<c10::IValue>& inputs,
             const std::string& method) {
   const WarmUp* const outer = t_warm_up;
-  const WarmUp present{module, inputs};
+  WarmUp present{module, {module._ivalue()}};
+  present.arguments.insert(present.arguments.end(), inputs.begin(), inputs.end());
+  module.get_method(method).function().getSchema().checkAndNormalizeInputs(present.arguments, {});
   c10::Device device(c10::kCPU);
   for (const at::Tensor& tensor : module.parameters()) device = tensor.device();
   ModuleState state(module);

@@ -18,6 +18,11 @@ struct GeneratorPosition {
   uint64_t offset = 0;
   int64_t* seed_at = nullptr;          ///< in a capture, on the device
   int64_t* first_offset_at = nullptr;  ///< in a capture, on the device
+
+  bool operator==(const GeneratorPosition& other) const {
+    return capture == other.capture && seed == other.seed && offset == other.offset &&
+           seed_at == other.seed_at && first_offset_at == other.first_offset_at;
+  }
 };
 
 /// What the runtime asks of an accelerator beyond what c10 knows of every one (streams, events,
@@ -31,6 +36,10 @@ class DeviceInterface {
 
   /// The graph that the current stream of `device` is being captured into; 0: none.
   virtual uint64_t currentCapture(c10::Device device) const = 0;
+
+  /// Queues on the current stream of `device` what keeps it busy for about that time, and waits for
+  /// nothing.
+  virtual void occupy(c10::Device device, double seconds) const = 0;
 
   // The generators below are of one device. Callers hold the lock of a generator that others use.
 

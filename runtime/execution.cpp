@@ -180,10 +180,7 @@ std::vector<c10::IValue> Execution::drawMask(int32_t index,
     return {dropoutMask(x, p, train, std::nullopt)};
   }
   at::Tensor mask;
-  frame_->keepDraw(index,
-                   std::make_unique<RepeatableDraw>(x.device(), [&](at::Generator generator) {
-                     mask = dropoutMask(x, p, train, std::move(generator));
-                   }));
+  frame_->keepMask(index, std::make_unique<RepeatableMask>(x, p, mask));
   return {mask};
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "runtime/ambient_state.h"
-#include "runtime/generator_state.h"
 #include "runtime/packed_value.h"
 #include "runtime/region_program.h"
+#include "runtime/repeatable_mask.h"
 #include "runtime/value_streams.h"
 
 namespace remat::runtime {
@@ -51,8 +51,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void endBoundary(int32_t value);
   /// The forward is over: boundaries that nothing needs are dropped.
   void endForward();
-  void keepDraw(int32_t node, std::unique_ptr<RepeatableDraw> draw) {
-    draws_[node] = std::move(draw);
+  void keepMask(int32_t node, std::unique_ptr<RepeatableMask> mask) {
+    masks_[node] = std::move(mask);
   }
   /// What a replayed norm gets for its running statistics: in evaluation mode a copy of what it
   /// read (their writers bump no version), in training mode a meta tensor to make one like to throw
@@ -98,7 +98,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::shared_ptr<const RegionProgram> program_;
   AmbientState ambient_;
   std::vector<int32_t> redirect_;                                       ///< by value id; -1: itself
-  std::unordered_map<int32_t, std::unique_ptr<RepeatableDraw>> draws_;  ///< by node id
+  std::unordered_map<int32_t, std::unique_ptr<RepeatableMask>> masks_;  ///< by node id
   std::unordered_map<int32_t, std::vector<QueuedValue>> statistics_;    ///< by node id
   std::unordered_map<int32_t, std::vector<bool>> gradient_flags_;       ///< by node id
   std::unordered_map<int32_t, std::vector<bool>> internals_;            ///< by node id

@@ -26,18 +26,34 @@ void copyState(at::Generator& to, const at::Generator& from) {
 RepeatableDraw::RepeatableDraw(c10::Device device, const Draw& draw) : device_(device) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
   device_ = generator.device();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
   if (const DeviceInterface* known = findDevice(device.type())) {
-    position_ = known->position(generator);
-    const at::Generator drawn_from = known->generatorAt(device_, position_);
-    draw(drawn_from);
-    known->advance(generator, known->position(drawn_from).offset - position_.offset);
+    while (!drawAtPosition(*known, generator, draw)) {
+    }
     return;
   }
+  const std::lock_guard<std::mutex> lock(generator.mutex());
   start_ = generator.clone();
   const at::Generator drawn_from = start_.clone();
   draw(drawn_from);
   copyState(generator, drawn_from);
+}
+
+/// Not under the generator's lock: operators allocate, and an accelerator's allocator may ask for
+/// Python's lock, whose holder may wait for the generator. Whether somebody else drew in between is
+/// seen afterwards; what was drawn is thrown away then.
+bool RepeatableDraw::drawAtPosition(const DeviceInterface& known, at::Generator& generator,
+                                    const Draw& draw) {
+  {
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    position_ = known.position(generator);
+  }
+  const at::Generator drawn_from = known.generatorAt(device_, position_);
+  draw(drawn_from);
+  const uint64_t numbers = known.position(drawn_from).offset - position_.offset;
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  if (!(known.position(generator) == position_)) return false;
+  known.advance(generator, numbers);
+  return true;
 }
 
 void RepeatableDraw::again(const Draw& draw) const {

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
 #include <sstream>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "ir/location.h"
 #include "ir/region_order.h"
+#include "runtime/device.h"
 #include "runtime/device_allocations.h"
 #include "runtime/execution.h"
 #include "runtime/memory_statistics.h"
@@ -64,6 +64,9 @@ class Recording::Recorder final : public ExecutionObserver,
     beginBackwardStep(-1);
     return outputs;
   }
+
+  /// The step begins, on a device.
+  void begin() { begin_ = clock_.now(); }
 
   ir::Profile finish() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -253,6 +256,9 @@ class Recording::Recorder final : public ExecutionObserver,
       const auto [begin, end] = instants_[i];
       if (end >= 0) profile_.nodes[i].seconds = clock_.seconds(begin, end);
     }
+    if (begin_ >= 0 && backward_end_ >= 0) {
+      profile_.step_seconds = clock_.seconds(begin_, backward_end_);
+    }
     backward_instants_.push_back(std::max(backward_end_, backward_instants_.back()));
     for (size_t i = 0; i < profile_.backward.size(); ++i) {
       profile_.backward[i].seconds =
@@ -324,6 +330,7 @@ class Recording::Recorder final : public ExecutionObserver,
   StepClock clock_;
   std::vector<std::pair<int32_t, int32_t>> instants_;  ///< of nodes: begin and end, -1: threw
   std::vector<int32_t> backward_instants_;             ///< of steps: begin
+  int32_t begin_ = -1;                                 ///< the step's; -1: on the CPU
   int32_t backward_end_ = -1;                          ///< the last backward's; -1: none is over
   bool end_is_noted_ = false;                          ///< by the backward that runs now
   bool in_backward_ = false;
@@ -340,13 +347,16 @@ Recording::~Recording() {
   if (device_.is_cpu()) setAllocationListener(nullptr);
 }
 
-void Recording::start() {
+void Recording::start(double head_start) {
   if (device_.is_cpu()) {
     setAllocationListener(recorder_.get());
   } else {
     // Scopes nest: the last one has to end before the next one begins.
     allocations_.reset();
     allocations_ = std::make_unique<DeviceAllocationScope>(device_, *recorder_);
+    const DeviceInterface* known = findDevice(device_.type());
+    if (known != nullptr && head_start > 0) known->occupy(device_, head_start);
+    recorder_->begin();
   }
 }
 
@@ -358,35 +368,6 @@ ir::Profile Recording::finish() {
   if (device_.is_cpu()) setAllocationListener(nullptr);
   allocations_.reset();
   return recorder_->finish();
-}
-
-ir::Profile withMedianTimes(std::vector<ir::Profile> recordings) {
-  TORCH_CHECK(!recordings.empty(), "a median of no recordings");
-  ir::Profile result = recordings.back();
-  std::vector<double> seconds;
-  const auto median = [&](double& target, const auto& secondsOf) {
-    seconds.clear();
-    for (const ir::Profile& recording : recordings) {
-      if (const auto found = secondsOf(recording)) seconds.push_back(*found);
-    }
-    std::sort(seconds.begin(), seconds.end());
-    target = seconds[seconds.size() / 2];
-  };
-  const auto at = [](const auto& list, size_t count, size_t i) {
-    return list.size() == count ? std::optional<double>(list[i].seconds) : std::nullopt;
-  };
-  for (size_t i = 0; i < result.nodes.size(); ++i) {
-    median(result.nodes[i].seconds,
-           [&](const ir::Profile& p) { return at(p.nodes, result.nodes.size(), i); });
-  }
-  for (size_t i = 0; i < result.backward.size(); ++i) {
-    median(result.backward[i].seconds,
-           [&](const ir::Profile& p) { return at(p.backward, result.backward.size(), i); });
-  }
-  for (const ir::Profile& recording : recordings) {
-    result.step_seconds = std::min(result.step_seconds, recording.step_seconds);
-  }
-  return result;
 }
 
 }  // namespace remat::runtime

@@ -32,8 +32,8 @@ class DeviceAllocationScope;
 /// (workspaces) is seen as it is allocated and freed.
 ///
 /// The gradients of the step's outputs and everything else that is there before it are to be
-/// allocated before start(). peak_bytes, graph_hash, device and inputs of the profile are the
-/// caller's to fill.
+/// allocated before start(). peak_bytes, graph_hash, device, inputs, and on the CPU step_seconds,
+/// of the profile are the caller's to fill.
 class Recording {
  public:
   explicit Recording(const torch::jit::Graph& graph, c10::Device device = c10::kCPU);
@@ -41,7 +41,10 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  void start();
+  /// `head_start`, seconds: on a device with a DeviceInterface that much work is queued ahead of
+  /// the step, so that it runs behind the host and no node's time holds how long its launch took.
+  /// step_seconds of the profile is then the device's, from the end of that work to the backward's.
+  void start(double head_start = 0);
   std::vector<c10::IValue> forward(std::vector<c10::IValue> arguments);
   ir::Profile finish();
 
@@ -52,10 +55,5 @@ class Recording {
   std::unique_ptr<DeviceAllocationScope>
       allocations_;  ///< between start and finish, not on the CPU
 };
-
-/// The last of several recordings of one step, with the median of every node's times. (Not the
-/// shortest: an operator that is limited by memory is fast when it is lucky, and a planner picks
-/// the lucky ones.) The step's own time is the shortest.
-ir::Profile withMedianTimes(std::vector<ir::Profile> recordings);
 
 }  // namespace remat::runtime

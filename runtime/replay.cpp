@@ -281,18 +281,10 @@ std::vector<c10::IValue> Materialization::execute(int32_t node,
                               statisticsEnabled() ? deviceOf(inputs) : c10::Device(c10::kCPU));
   try {
     if (called.is_dropout_mask) {
-      const auto draw = frame_.draws_.find(node);
-      at::Tensor mask;
-      const auto make = [&](std::optional<at::Generator> generator) {
-        mask = dropoutMask(inputs.at(0).toTensor(), inputs.at(1).toDouble(), inputs.at(2).toBool(),
-                           std::move(generator));
-      };
-      if (draw == frame_.draws_.end()) {
-        make(std::nullopt);
-      } else {
-        draw->second->again([&](at::Generator generator) { make(std::move(generator)); });
-      }
-      return {mask};
+      const at::Tensor& x = inputs.at(0).toTensor();
+      const auto mask = frame_.masks_.find(node);
+      if (mask != frame_.masks_.end()) return {mask->second->again(x)};
+      return {dropoutMask(x, inputs.at(1).toDouble(), inputs.at(2).toBool(), std::nullopt)};
     }
     const auto flags = frame_.gradient_flags_.find(node);
     if (flags == frame_.gradient_flags_.end()) {

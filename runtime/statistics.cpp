@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/device_timer.h"
 
 namespace remat::runtime {
@@ -52,7 +53,11 @@ StepStatistics takeStatistics() {
 }
 
 StatisticsTimer::StatisticsTimer(Kind kind, c10::Device device) : kind_(kind), device_(device) {
-  if (statisticsEnabled()) timer_ = std::make_unique<DeviceTimer>(device);
+  if (!statisticsEnabled()) return;
+  // What is captured runs later, and as often as its graph does: there is no time to tell.
+  const DeviceInterface* known = findDevice(device.type());
+  if (known != nullptr && known->currentCapture(device) != 0) return;
+  timer_ = std::make_unique<DeviceTimer>(device);
 }
 
 StatisticsTimer::~StatisticsTimer() {

@@ -44,7 +44,7 @@ MemoryCapacity readCapacity(const MemorySize& size, const DeviceMemory& memory) 
                        ? static_cast<int64_t>(size.share * static_cast<double>(memory.total))
                        : size.bytes;
   capacity.outside = std::max<int64_t>(0, memory.outside());
-  capacity.outside_text = "context, other programs";
+  capacity.outside_text = "context, libraries, others";
   capacity.fragmentation = kFragmentationShare;
   capacity.rounding = kCudaRounding;
   return capacity;

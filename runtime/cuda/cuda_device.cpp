@@ -1,6 +1,7 @@
 // CUDA's generators and captures, through LibTorch's CUDA library.
 
 #include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/Sleep.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
@@ -31,6 +32,14 @@ class CudaDevice final : public DeviceInterface {
                 "remat: the capture of a graph on this stream has failed already; its first error "
                 "says why");
     return status == cudaStreamCaptureStatusNone ? 0 : id;
+  }
+
+  void occupy(c10::Device device, double seconds) const override {
+    const c10::DeviceGuard guard(device);
+    int kilohertz = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device.index()));
+    constexpr double kHertz = 1e3;
+    at::cuda::sleep(static_cast<int64_t>(seconds * kHertz * kilohertz));
   }
 
   GeneratorPosition position(const at::Generator& generator) const override {
@@ -66,11 +75,7 @@ class CudaDevice final : public DeviceInterface {
     }
     auto generator = at::make_generator<at::CUDAGeneratorImpl>(device.index(), std::move(state));
     // Two generators of one position draw the same: better an error than another mask.
-    const GeneratorPosition reached = this->position(generator);
-    TORCH_INTERNAL_ASSERT(reached.capture == position.capture && reached.seed == position.seed &&
-                              reached.offset == position.offset &&
-                              reached.seed_at == position.seed_at &&
-                              reached.first_offset_at == position.first_offset_at,
+    TORCH_INTERNAL_ASSERT(this->position(generator) == position,
                           "a CUDA generator is not where it was put");
     return generator;
   }

@@ -137,13 +137,16 @@ TEST_F(ProfileCudaTest, TheDeviceTellsItsMemory) {
   EXPECT_GT(memory.outside(), 0) << "a context takes memory";
 }
 
+/// Blocks of a MiB and more may hold up to a MiB more than was asked for, which no line through two
+/// batches shows: 1 % is set aside.
 TEST_F(ProfileCudaTest, TheLargestBatchFitsAsTheAllocatorMeasuresIt) {
   constexpr int64_t kBudget = int64_t{256} << 20;
+  constexpr int64_t kSetAside = kBudget / 100;
   OptimizeOptions options = onCuda();
   options.profile_batches = {1024, 2048};
   const torch::jit::Module module = mlp(kDevice);
   const MaxBatch found = maxBatch(module, {at::rand({4096, 512}, kDevice)}, options,
-                                  [](int64_t /*batch*/) { return kBudget; });
+                                  [](int64_t /*batch*/) { return kBudget - kSetAside; });
   ASSERT_GT(found.batch, 4096);
   OptimizeOptions there = onCuda();
   there.budget.kind = Budget::Kind::kBytes;

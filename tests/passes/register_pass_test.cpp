@@ -155,6 +155,27 @@ TEST_F(RegisterPassTest, UnderAutocastToo) {
   compare(module, sample("AutocastEager"), /*autocast=*/true, /*replays=*/true);
 }
 
+TEST_F(RegisterPassTest, ArgumentsWithDefaultsAndAttributesOfAnyTypeAreRead) {
+  const auto withDefaults = [](const std::string& name) {
+    Module module(name);
+    module.register_module("body", sample(name + "_body"));
+    module.register_attribute("strict", c10::BoolType::get(), true);
+    module.register_attribute("factor", c10::FloatType::get(), 2.0);
+    module.define(R"(
+def forward(self, x: Tensor, shift: Optional[Tensor] = None, times: int = 2) -> Tensor:
+    if self.strict:
+        assert x.size(1) == 8
+    h = self.body.forward(x) * self.factor * times
+    return h if shift is None else h + shift
+)");
+    return module;
+  };
+  const RegisteredPass pass(options_);
+  const Module module = withDefaults("Defaults");
+  warmUp(module, {images()});
+  compare(module, withDefaults("DefaultsEager"), /*autocast=*/false, /*replays=*/true);
+}
+
 TEST_F(RegisterPassTest, WarmingUpLeavesTheModuleAsItWas) {
   const RegisteredPass pass(options_);
   const Module module = sample("State");

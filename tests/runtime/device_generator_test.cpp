@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include <mutex>
 #include <thread>
 
 #include "runtime/generator_state.h"
@@ -80,6 +81,33 @@ TEST_F(DeviceGeneratorTest, ADrawThatThrowsMovesNothing) {
     TORCH_CHECK(false, "no memory");
   }));
   expectSame({expected}, {next(0)}, "next");
+}
+
+TEST_F(DeviceGeneratorTest, NoLockIsHeldWhileADrawRuns) {
+  at::Generator generator = at::globalContext().defaultGenerator(fake(0));
+  const RepeatableDraw draw(fake(0), [&](at::Generator g) {
+    std::thread other([&] { const std::lock_guard<std::mutex> lock(generator.mutex()); });
+    other.join();
+    drawn(0, g);
+  });
+}
+
+TEST_F(DeviceGeneratorTest, ADrawThatAnotherOneCameBeforeIsMadeAnew) {
+  const at::Tensor first = next(0);
+  const at::Tensor second = next(0);
+  const at::Tensor third = next(0);
+  seedFakeDevices(5);
+  int calls = 0;
+  at::Tensor between;
+  at::Tensor ours;
+  const RepeatableDraw draw(fake(0), [&](at::Generator g) {
+    if (calls++ == 0) between = next(0);
+    ours = drawn(0, g);
+  });
+  EXPECT_EQ(calls, 2);
+  expectSame({first, second, third}, {between, ours.cpu(), next(0)}, "draws");
+  draw.again([&](at::Generator g) { ours = drawn(0, g); });
+  expectSame({second}, {ours.cpu()}, "again");
 }
 
 TEST_F(DeviceGeneratorTest, ACapturedDrawIsMadeAgainInThatCaptureOnly) {

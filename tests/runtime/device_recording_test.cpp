@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/device_allocations.h"
 #include "runtime/recording.h"
 #include "runtime/step_clock.h"
@@ -98,6 +99,21 @@ TEST(DeviceAllocationScopeTest, SeesBackwards) {
 
 // --- A whole step, timed by the device ---
 
+/// Knows how to be kept busy, and has no generators.
+class OccupiedDevice final : public DeviceInterface {
+ public:
+  uint64_t currentCapture(c10::Device /*device*/) const override { return 0; }
+  void occupy(c10::Device /*device*/, double seconds) const override {
+    FakeDevice::advance(static_cast<int64_t>(seconds / FakeDevice::kTick));
+  }
+  GeneratorPosition position(const at::Generator& /*generator*/) const override { return {}; }
+  at::Generator generatorAt(c10::Device /*device*/,
+                            const GeneratorPosition& /*position*/) const override {
+    return {};
+  }
+  void advance(at::Generator& /*generator*/, uint64_t /*numbers*/) const override {}
+};
+
 /// Takes 10 ticks, and its backward 20.
 class Busy : public torch::autograd::Function<Busy> {
  public:
@@ -119,7 +135,7 @@ TORCH_LIBRARY(remat_device_recording_test, library) {
   library.def("busy(Tensor x) -> Tensor", &busy);
 }
 
-ir::Profile recordBusyStep(c10::Device device, int64_t& waited) {
+ir::Profile recordBusyStep(c10::Device device, int64_t& waited, double head_start = 0) {
   torch::jit::Graph graph;
   torch::jit::parseIR(R"(
 graph(%self : Tensor, %x : Tensor):
@@ -131,7 +147,7 @@ graph(%self : Tensor, %x : Tensor):
                       &graph);
   Recording recording(graph, device);
   const int64_t before = FakeDevice::synchronisations();
-  recording.start();
+  recording.start(head_start);
   const at::Tensor x = at::ones({32}).set_requires_grad(true);
   std::vector<c10::IValue> outputs = recording.forward({at::ones({1}), x});
   outputs.at(0).toTensor().sum().backward();
@@ -158,9 +174,24 @@ TEST(DeviceRecordingTest, TimesNodesByTheDevicesClockAndWaitsForNothing) {
   }
   EXPECT_DOUBLE_EQ(of_busy, 40 * FakeDevice::kTick);
   EXPECT_DOUBLE_EQ(all, of_busy) << "what comes after the backward is none of its steps";
+  EXPECT_DOUBLE_EQ(profile.step_seconds, 60 * FakeDevice::kTick);
   int64_t bytes = 0;
   for (const ir::StorageProfile& storage : profile.storages) bytes += storage.bytes;
   EXPECT_EQ(bytes, 0) << "tensors on the CPU take none of the device's memory";
+}
+
+TEST(DeviceRecordingTest, AHeadStartIsNoPartOfTheStep) {
+  static const OccupiedDevice device;
+  registerDevice(kFake, &device);
+  const int64_t queued = FakeDevice::queued();
+  int64_t waited = -1;
+  const ir::Profile profile =
+      recordBusyStep(c10::Device(kFake, 0), waited, 500 * FakeDevice::kTick);
+  registerDevice(kFake, nullptr);
+  EXPECT_EQ(waited, 0);
+  EXPECT_EQ(FakeDevice::queued() - queued, 500 + 60 + 1000);
+  EXPECT_DOUBLE_EQ(profile.step_seconds, 60 * FakeDevice::kTick);
+  EXPECT_DOUBLE_EQ(profile.nodes.at(0).seconds, 10 * FakeDevice::kTick);
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ class FakeInterface final : public DeviceInterface {
   uint64_t currentCapture(c10::Device device) const override {
     return g_captures.at(device.index());
   }
+  void occupy(c10::Device /*device*/, double /*seconds*/) const override {}
   GeneratorPosition position(const at::Generator& generator) const override {
     GeneratorPosition position;
     position.capture = currentCapture(generator.device());

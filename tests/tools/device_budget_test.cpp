@@ -26,6 +26,8 @@ TEST(DeviceBudgetTest, AShareIsOfTheDevicesTotalAndTheContextIsRead) {
   EXPECT_EQ(capacity.outside, kGiB) << "neither free nor the allocator's";
   EXPECT_EQ(capacity.rounding, 512);
   EXPECT_EQ(readCapacity({3 * kGiB, 0}, memory).bytes, 3 * kGiB);
+  EXPECT_EQ(readCapacity({0, 1}, {10 * kGiB, 8 * kGiB, kGiB, kMiB}).outside, kGiB + kMiB)
+      << "workspaces are the allocator's, and no tensor's";
 }
 
 TEST(DeviceBudgetTest, TheSumOfAGpu) {
@@ -37,7 +39,7 @@ TEST(DeviceBudgetTest, TheSumOfAGpu) {
   const auto rest = static_cast<double>(kGiB - fixed);
   EXPECT_NEAR(static_cast<double>(budget.step_bytes), (1 - kFragmentationShare) * rest, 1);
   EXPECT_NEAR(static_cast<double>(budget.memoryFor(budget.step_bytes)), kGiB, 2);
-  for (const char* const line : {"context, other programs", "fragmentation (5 %)", "= left"}) {
+  for (const char* const line : {"context, libraries, others", "fragmentation (5 %)", "= left"}) {
     EXPECT_NE(budget.text.find(line), std::string::npos) << line << "\n" << budget.text;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/dropout.h"
 #include "runtime/generator_state.h"
+#include "runtime/repeatable_mask.h"
 #include "tests/runtime/cuda/cuda_test.h"
 
 namespace remat::runtime::test {
@@ -49,6 +50,25 @@ TEST_F(GeneratorCudaTest, DropoutDrawsAndRoundsAsTheFusedKernel) {
           return applyDropout(x, again, p, true);
         });
         expectSame(expected, repeated, "repeated, p " + std::to_string(p));
+      }
+    }
+  }
+}
+
+TEST_F(GeneratorCudaTest, AMaskIsTheSameForAnInputThatLiesElsewhere) {
+  for (const auto dtype : {at::kFloat, at::kHalf}) {
+    const at::Tensor room = at::zeros({4096 + 8}, at::TensorOptions().device(cuda()).dtype(dtype));
+    for (const int64_t offset : {0, 1, 2, 4}) {
+      const at::Tensor x = room.narrow(0, offset, 4096);
+      at::manual_seed(6);
+      const at::Tensor expected = std::get<1>(at::native_dropout(x, 0.5, true));
+      at::manual_seed(6);
+      at::Tensor mask;
+      const RepeatableMask repeatable(x, 0.5, mask);
+      expectSame({expected.cpu()}, {mask.cpu()}, "drawn, offset " + std::to_string(offset));
+      for (const int64_t moved : {0, 1, 2, 4}) {
+        expectSame({expected.cpu()}, {repeatable.again(room.narrow(0, moved, 4096)).cpu()},
+                   "again, from " + std::to_string(offset) + " at " + std::to_string(moved));
       }
     }
   }

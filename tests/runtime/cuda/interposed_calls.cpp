@@ -65,6 +65,29 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return next(to, from, bytes, kind, stream);
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+  static auto* const next = behind(&cudaMemcpy2DAsync, "cudaMemcpy2DAsync");
+  if (reachesHost(kind)) count("cudaMemcpy2DAsync to the host");
+  return next(to, to_pitch, from, from_pitch, width, height, kind, stream);
+}
+
+// They may wait for the device, and do where memory is short.
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  using Function = cudaError_t(void**, size_t);  // the header has a template as well
+  static auto* const next = behind(static_cast<Function*>(&cudaMalloc), "cudaMalloc");
+  count("cudaMalloc");
+  return next(data, bytes);
+}
+
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned int flags) {
+  using Function = cudaError_t(void**, size_t, unsigned int);
+  static auto* const next = behind(static_cast<Function*>(&cudaHostAlloc), "cudaHostAlloc");
+  count("cudaHostAlloc");
+  return next(data, bytes, flags);
+}
+
 cudaError_t cudaFree(void* data) {
   static auto* const next = behind(&cudaFree, "cudaFree");
   count("cudaFree");
