@@ -15,7 +15,7 @@ from ._errors import RematError
 from ._library import call
 from ._module import OptimizedModule, optimized, result_of, take_buffer_kinds
 from ._results import PlanCurve, Result
-from ._scripting import bind_inputs, device_of, script_module_of, split_inputs
+from ._scripting import bind_inputs, device_of, script_module_of, split_inputs, warn_of_evaluation_mode
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -180,6 +180,7 @@ def optimize(
         inputs = split_inputs(example_inputs)
         script = script_module_of(model, inputs, method)
         arguments = bind_inputs(script, method, inputs)
+        warn_of_evaluation_mode(script)
         options["device"] = str(device_of(script, arguments, device))
         return call(operator, script, arguments, options | dict(changes), progress)
 
@@ -226,6 +227,7 @@ def plan(
     inputs = split_inputs(example_inputs)
     script = script_module_of(model, inputs, method)
     arguments = bind_inputs(script, method, inputs)
+    warn_of_evaluation_mode(script)
     options["device"] = str(device_of(script, arguments, device))
     return PlanCurve._from(call("_plan", script, arguments, options, progress)[1])
 

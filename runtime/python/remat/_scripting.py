@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,14 @@ from ._errors import RematError
 _WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "FSDPModule", "OptimizedModule")
 # TorchScript keeps half of what it failed to compile: the second failure of a class says nothing of the cause.
 _why_not_scripted: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+
+
+def _warn(message: str) -> None:
+    """At the caller's line, however deep in the package this is."""
+    level = 1
+    while Path(sys._getframe(level).f_code.co_filename).parent == Path(__file__).parent:
+        level += 1
+    warnings.warn(message, stacklevel=level + 1)
 
 
 def _first_line(error: BaseException) -> str:
@@ -101,13 +111,20 @@ def script_module_of(
         raise RematError(
             f"the model can be neither scripted ({why}) nor traced ({_first_line(error)}): make it fit torch.jit.script"
         ) from not_scripted
-    warnings.warn(
+    _warn(
         f"the model was traced, as it can't be scripted ({why}). A traced model takes the branches, and is in the mode "
         f"({'training' if model.training else 'evaluation'}), that it was traced in: train() and eval() don't change "
-        "its dropout and norms",
-        stacklevel=4,
+        "its dropout and norms"
     )
     return traced
+
+
+def warn_of_evaluation_mode(module: torch.jit.ScriptModule) -> None:
+    if not module.training:
+        _warn(
+            "the model is in evaluation mode, so dropout is off and norms use their running statistics in the steps that "
+            "are planned for: call train() first, unless it is to be trained like this"
+        )
 
 
 def split_inputs(example_inputs: Any) -> tuple[Any, ...] | dict[str, Any]:

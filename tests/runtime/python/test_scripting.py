@@ -1,6 +1,7 @@
 """Eager modules are scripted, or traced with a warning; what TorchScript would leave out is refused."""
 
 import warnings
+from typing import Tuple
 
 import pytest
 import remat
@@ -93,6 +94,38 @@ def test_optimized_again():
     twice = remat.optimize(once, training.batch()[0], "min")
     assert remat.result_of(twice).predicted_peak < remat.result_of(once).predicted_peak
     training.assert_same(training.train(training.net()), training.train(twice))
+
+
+def before(self, input: Tuple[torch.Tensor]) -> Tuple[torch.Tensor]:
+    return (input[0] + 1,)
+
+
+def after(self, input: Tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    return output * 2
+
+
+def test_hooks_on_a_modules_forward():
+    models = [training.net(), training.net()]
+    for model in models:
+        model.blocks[1].register_forward_hook(after)
+        model.register_forward_pre_hook(before)
+        model.register_forward_hook(after)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # of a trace
+        optimized = remat.optimize(models[1], training.batch()[0], "min")
+    assert remat.result_of(optimized).recomputed > 0
+    training.assert_same(training.train(models[0]), training.train(optimized))
+
+
+def test_evaluation_mode():
+    with pytest.warns(UserWarning, match="in evaluation mode") as caught:
+        optimized = remat.optimize(training.net().eval(), training.batch()[0], "min")
+    with pytest.warns(UserWarning, match="in evaluation mode") as also:
+        remat.plan(training.net().eval(), training.batch()[0], "min")
+    # The line above, not one of the package's.
+    assert {warning.filename for warning in (*caught, *also)} == {__file__}
+    assert not optimized.training
+    training.assert_same(training.train(training.net().eval()), training.train(optimized))
 
 
 def test_hooks_on_a_modules_backward():
