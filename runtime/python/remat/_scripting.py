@@ -122,8 +122,8 @@ def script_module_of(
 def warn_of_evaluation_mode(module: torch.jit.ScriptModule) -> None:
     if not module.training:
         _warn(
-            "the model is in evaluation mode, so dropout is off and norms use their running statistics in the steps that "
-            "are planned for: call train() first, unless it is to be trained like this"
+            "the model is in evaluation mode, so dropout is off and norms use their running statistics in the steps "
+            "that are planned for: call train() first, unless it is to be trained like this"
         )
 
 

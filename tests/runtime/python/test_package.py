@@ -64,9 +64,8 @@ def test_the_wheel(wheel, tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(str(tmp_path / "target" / "remat"))
     # Nothing of the machine that built it.
-    dynamic = subprocess.run(
-        ["readelf", "-d", tmp_path / "target" / "remat" / "libremat_python.so"], capture_output=True, text=True, check=True
-    ).stdout
+    command = ["readelf", "-d", tmp_path / "target" / "remat" / "libremat_python.so"]
+    dynamic = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     (path,) = [line for line in dynamic.splitlines() if "runpath" in line or "rpath" in line]
     assert path.endswith("[$ORIGIN/../torch/lib]")
 
@@ -140,7 +139,8 @@ def mypy(path, *arguments):
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", path / "cache", "--python-version", "3.10"]
     search = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"MYPYPATH": str(PACKAGE.parent), "PYTHONPATH": search}
-    return subprocess.run([*command, *arguments], cwd=path, env=environment, capture_output=True, text=True, check=False)
+    command += arguments
+    return subprocess.run(command, cwd=path, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_types(tmp_path):

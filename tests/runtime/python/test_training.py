@@ -1,4 +1,4 @@
-"""Modules that remat.optimize gives train as the eager original does, bit for bit, with what Python users train with."""
+"""What remat.optimize gives trains as the eager original does, bit for bit, with what Python users train with."""
 
 import copy
 import io
