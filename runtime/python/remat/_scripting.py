@@ -109,7 +109,8 @@ def script_module_of(
         traced = _trace(model, inputs)
     except Exception as error:
         raise RematError(
-            f"the model can be neither scripted ({why}) nor traced ({_first_line(error)}): make it fit torch.jit.script"
+            f"the model can be neither scripted ({why}) nor traced ({_first_line(error)}): make it fit torch.jit.script, "
+            "or wrap it into a module whose forward takes and gives tensors, which torch.jit.trace takes"
         ) from not_scripted
     _warn(
         f"the model was traced, as it can't be scripted ({why}). A traced model takes the branches, and is in the mode "
