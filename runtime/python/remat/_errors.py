@@ -26,17 +26,13 @@ class BudgetError(RematError):
         return type(self), (str(self), self.minimum_peak)
 
 
-class Interrupted(Exception):
-    """A progress callback raised; never leaves the package."""
-
-
 def in_python(message: str) -> str:
     """Options as Python has them: messages come from where they have the tool's names."""
     message = message.replace("--budget min", 'budget="min"')
     return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), message)
 
 
-def error_of(record: Mapping[str, Any]) -> Exception:
+def error_of(record: Mapping[str, Any]) -> BaseException:
     """The exception for the record of an error."""
     message = in_python(record["message"])
     kind = record["kind"]
@@ -45,5 +41,5 @@ def error_of(record: Mapping[str, Any]) -> Exception:
     if kind == "value":
         return ValueError(message)
     if kind == "interrupted":
-        return Interrupted()
+        return KeyboardInterrupt()
     return RematError(message)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
+import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from . import _build
-from ._errors import Interrupted, error_of
+from ._errors import error_of
 
 _PATH = Path(__file__).with_name("libremat_python.so")
 _Progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
@@ -59,6 +61,21 @@ _library = _load()
 _one_at_a_time = threading.Lock()  # steps are measured
 
 
+@contextlib.contextmanager
+def _interrupts(raised: list[BaseException]) -> Iterator[None]:
+    """Ctrl-C puts a KeyboardInterrupt into `raised`: raised by itself it would go off at the callback's first
+    instruction, where nothing can catch it. A handler of the caller's own is left alone."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: raised.append(KeyboardInterrupt()))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def call(
     operator: str,
     module: torch.jit.ScriptModule,
@@ -75,15 +92,14 @@ def call(
 
     def report(text: bytes) -> int:
         try:
-            if progress is not None:
+            if progress is not None and not raised:
                 progress(text.decode())
-            return 0
         except BaseException as error:  # it must not get into C++
             raised.append(error)
-            return 1
+        return len(raised)
 
     callback = _Progress(report)
-    with _one_at_a_time:
+    with _one_at_a_time, _interrupts(raised):
         _library.remat_set_progress(callback)
         try:
             answer = getattr(torch.ops.remat, operator)(module, inputs, json.dumps(options))
@@ -91,9 +107,10 @@ def call(
             raise TypeError(f"the example inputs are no values that TorchScript has: {error}") from error
         finally:
             _library.remat_set_progress(_NO_PROGRESS)
+    if raised:
+        raise raised[0]
     made, text = answer if isinstance(answer, tuple) else (None, answer)
     record: dict[str, Any] = json.loads(text)
     if "error" not in record:
         return made, record
-    wrong = error_of(record["error"])
-    raise raised[0] if isinstance(wrong, Interrupted) and raised else wrong
+    raise error_of(record["error"])

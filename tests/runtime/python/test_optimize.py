@@ -1,7 +1,10 @@
 """What remat.optimize and remat.plan take, give, and refuse; and that the model stays as it was."""
 
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import List, Optional  # as TorchScript knows them
 
 import pytest
@@ -317,6 +320,36 @@ def test_progress_that_raises_ends_the_work(when, kind):
         remat.optimize(model, training.batch()[0], "min", progress=progress)
     assert when in seen[-1] and sum(when in line for line in seen) == 1
     training.assert_untouched(model, before)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+import remat, training
+
+def interrupt():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGINT)
+
+model, before = training.net(), signal.getsignal(signal.SIGINT)
+remat.optimize(model, training.batch()[0], "min")  # what the first call takes of its own is over
+state = training.snapshot(model)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    while True:
+        remat.plan(model, training.batch()[0], ["min"])
+except KeyboardInterrupt:
+    assert signal.getsignal(signal.SIGINT) is before
+    training.assert_untouched(model, state)
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_from_the_keyboard():
+    folders = [str(Path(remat.__file__).parents[1]), str(Path(training.__file__).parent)]
+    command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, *folders]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (result.stdout, result.stderr) == ("interrupted\n", "")
 
 
 def test_other_threads_run_meanwhile():
