@@ -18,7 +18,8 @@ def run(folder, *command):
 
 
 def check(printed):
-    shares = {name: float(share) for name, share in re.findall(r"^  (\w+ \w+) .* ([\d.]+) %$", printed, re.MULTILINE)}
+    rows = re.findall(r"^  (\w+(?: \w+)?) +[\d.]+ \w+ +([\d.]+) %$", printed, re.MULTILINE)
+    shares = {name: float(share) for name, share in rows}
     assert shares["original peak"] == 100 and shares["budget"] == 50
     assert 0 < shares["predicted peak"] <= 50 and 0 < shares["measured peak"] <= 50
     losses = [float(loss) for loss in re.findall(r"^step \d: loss ([\d.]+)$", printed, re.MULTILINE)]
