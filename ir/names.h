@@ -46,6 +46,12 @@ inline constexpr const char* kAttentionWeights = "remat::attention_weights";
 /// float dropout_p, bool is_causal, float? scale, bool enable_gqa) -> Tensor`: the rest of it.
 inline constexpr const char* kAttention = "remat::attention";
 
+/// `remat::add(Tensor x, Tensor other, Scalar alpha) -> Tensor`, `remat::sub`, and without alpha
+/// `remat::mul` and `remat::div`: what `aten::add_` and its like would write into x, as a tensor of
+/// its own, with their dtype, gradients and errors.
+inline constexpr const char* kWrittenCopies[] = {"remat::add", "remat::sub", "remat::mul",
+                                                 "remat::div"};
+
 /// Version of the file format: the last argument of kCheckpoint.
 inline constexpr int64_t kFormatVersion = 1;
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "ir/mark_nodes.h"
@@ -52,7 +53,9 @@ bool isFamiliar(const Node& node) {
   if (node.kind().is_aten() || node.kind().is_prim()) return true;
   const std::string op = node.kind().toQualString();
   return isMark(node) || op == kDropoutMask || op == kDropout || op == kAttentionWeights ||
-         op == kAttention;
+         op == kAttention ||
+         std::find(std::begin(kWrittenCopies), std::end(kWrittenCopies), op) !=
+             std::end(kWrittenCopies);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
+#include <algorithm>
+
 #include "passes/replay_table.h"
 
 namespace remat {
@@ -17,9 +19,9 @@ using torch::jit::Node;
 using torch::jit::Value;
 
 enum class Form : uint8_t {
-  kNone,       ///< stays in place
-  kSameDtype,  ///< the functional form's dtype is x's
-  kPromotes,   ///< the functional form's dtype depends on the other operand
+  kNone,         ///< stays in place
+  kFunctional,   ///< the op without the underscore
+  kWrittenCopy,  ///< an op of ours: the one without the underscore may promote its operands
 };
 
 /// Ops that autocast casts when functional but not when in place (exp_, pow_, rsqrt_, addcmul_,
@@ -27,27 +29,38 @@ enum class Form : uint8_t {
 /// functional form's result is contiguous, whatever the strides of its input. So are elu_, selu_
 /// and celu_: in place their derivative is computed from the result, by another formula.
 Form formOf(const Node& node) {
-  if (!node.kind().is_aten()) return Form::kNone;
+  if (!node.kind().is_aten() || node.maybeSchema() == nullptr) return Form::kNone;
+  const auto& arguments = node.schema().arguments();
+  const bool takes_tensors =
+      std::any_of(arguments.begin() + 1, arguments.end(), [](const c10::Argument& argument) {
+        return argument.type()->isSubtypeOf(*c10::OptionalType::ofTensor());
+      });
+  // Those with a rounding mode stay as they are, and so do bounds that are tensors.
+  const bool plain = node.schema().overload_name() == "Tensor";
+  const Form of_tensors = plain ? Form::kWrittenCopy : Form::kNone;
+  const Form of_numbers = takes_tensors ? Form::kNone : Form::kFunctional;
   return llvm::StringSwitch<Form>(node.kind().toUnqualString())
-      .Cases("relu_", "relu6_", "hardtanh_", "leaky_relu_", Form::kSameDtype)
-      .Cases("silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_", Form::kSameDtype)
-      .Cases("sigmoid_", "tanh_", "dropout_", Form::kSameDtype)
-      .Cases("abs_", "neg_", "sqrt_", "sin_", "cos_", "erf_", Form::kSameDtype)
-      .Cases("floor_", "ceil_", "round_", "clamp_", "clamp_min_", "clamp_max_", Form::kSameDtype)
-      .Cases("add_", "sub_", "mul_", "div_", Form::kPromotes)
+      .Cases("relu_", "relu6_", "hardtanh_", "leaky_relu_", Form::kFunctional)
+      .Cases("silu_", "mish_", "hardswish_", "hardsigmoid_", "threshold_", Form::kFunctional)
+      .Cases("sigmoid_", "tanh_", "dropout_", Form::kFunctional)
+      .Cases("abs_", "neg_", "sqrt_", "sin_", "cos_", "erf_", Form::kFunctional)
+      .Cases("floor_", "ceil_", "round_", Form::kFunctional)
+      .Cases("clamp_", "clamp_min_", "clamp_max_", of_numbers)
+      .Cases("add_", "sub_", "mul_", "div_", takes_tensors ? of_tensors : Form::kFunctional)
       .Default(Form::kNone);
 }
 
-/// The op without the trailing underscore, if an overload of it takes the same arguments and writes
-/// nothing.
-c10::Symbol functionalKind(const Node& node) {
-  const std::string name = node.kind().toQualString();
-  return c10::Symbol::fromQualString(name.substr(0, name.size() - 1));
+/// The op without the trailing underscore, or ours of that name.
+c10::Symbol functionalKind(const Node& node, Form form) {
+  const std::string name = node.kind().toUnqualString();
+  return c10::Symbol::fromQualString((form == Form::kWrittenCopy ? "remat::" : "aten::") +
+                                     name.substr(0, name.size() - 1));
 }
 
+/// Whether an overload of aten's takes the same arguments and writes nothing.
 bool hasFunctionalForm(const Node& node) {
   const auto& in_place = node.schema();
-  for (const auto& op : torch::jit::getAllOperatorsFor(functionalKind(node))) {
+  for (const auto& op : torch::jit::getAllOperatorsFor(functionalKind(node, Form::kFunctional))) {
     const auto& schema = op->schema();
     if (schema.overload_name() != in_place.overload_name() || schema.is_mutable()) continue;
     if (schema.arguments().size() != in_place.arguments().size()) continue;
@@ -159,34 +172,13 @@ class Functionalizer {
   static void replace(Node& node, Form form) {
     Graph& graph = *node.owningGraph();
     Value* x = node.input(0);
-    Node* made = graph.create(functionalKind(node), node.inputs());
+    Node* made = graph.create(functionalKind(node, form), node.inputs());
     made->insertBefore(&node);
     made->copyMetadata(&node);
     Value* y = made->output();
     y->copyMetadata(node.output());
-    // The guard reads x, so uses of x are redirected before it is made.
     x->replaceAllUsesAfterNodeWith(&node, y);
     node.output()->replaceAllUsesWith(y);
-    if (form == Form::kPromotes && node.input(1)->type()->isSubtypeOf(*c10::TensorType::get())) {
-      Value* kept = keepDtype(*made, x, node);
-      y->replaceAllUsesAfterNodeWith(kept->node(), kept);
-    }
-  }
-
-  static Value* keepDtype(Node& made, Value* x, Node& before) {
-    Graph& graph = *made.owningGraph();
-    torch::jit::WithInsertPoint insert_before(&before);
-    const auto range = before.sourceRange();
-    Value* no = graph.insertConstant(false, range);
-    Value* none = graph.insertConstant(c10::IValue(), range);
-    Node* dtype = graph.insertNode(graph.create(c10::prim::dtype, {x}));
-    dtype->output()->setType(c10::IntType::get());
-    Node* cast = graph.insertNode(
-        graph.create(c10::aten::to, {made.output(), dtype->output(), no, no, none}));
-    cast->output()->setType(c10::TensorType::get());
-    dtype->copyMetadata(&before);
-    cast->copyMetadata(&before);
-    return cast->output();
   }
 
   bool changed_ = false;

@@ -155,6 +155,8 @@ constexpr Group kOtherGroups[] = {
      "remat::dropout_mask"},
     {"attention whose dropout has a mask of its own: matrix products and a softmax", true,
      "remat::attention_weights remat::attention"},
+    {"what an in-place operator would write, in a tensor of its own: elementwise arithmetic", true,
+     "remat::add remat::sub remat::mul remat::div"},
     {"ops of ours: identity, or an elementwise product", false, "remat::keep remat::dropout"},
 };
 

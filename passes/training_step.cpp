@@ -146,7 +146,7 @@ StepOutcome TrainingStep::run(const Forward& forward, bool keep_results) {
   const auto start = std::chrono::steady_clock::now();
   c10::IValue output = [&] {
     const AutocastScope autocast(options_);
-    return forward(seeds_->inputs);
+    return forward(withOwnContainers(seeds_->inputs));
   }();
   if (keep_results) outcome.outputs = uncountedCopies(tensorsOf(output));
   backward(std::move(output));
@@ -179,7 +179,7 @@ void TrainingStep::learn(const Forward& forward) {
     const auto restore = c10::make_scope_exit([&] { state.restore(); });
     const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
     const AutocastScope autocast(options_);
-    return forward(seeds->inputs);
+    return forward(withOwnContainers(seeds->inputs));
   }();
 
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed);

@@ -63,7 +63,39 @@ c10::IValue withTupleTypes(const c10::IValue& copy, const c10::IValue& original)
   return copy;
 }
 
+c10::IValue withOwnContainer(const c10::IValue& value) {
+  if (value.isTuple()) {
+    const c10::TupleTypePtr type = value.toTupleRef().type();
+    std::vector<c10::IValue> elements;
+    for (const c10::IValue& element : value.toTupleRef().elements()) {
+      elements.push_back(withOwnContainer(element));
+    }
+    return type->schema() == nullptr ? c10::ivalue::Tuple::create(std::move(elements))
+                                     : c10::ivalue::Tuple::createNamed(std::move(elements), type);
+  }
+  if (value.isList()) {
+    c10::List<c10::IValue> list = value.toList().copy();
+    for (size_t i = 0; i < list.size(); ++i) list.set(i, withOwnContainer(list.get(i)));
+    return list;
+  }
+  if (value.isGenericDict()) {
+    c10::Dict<c10::IValue, c10::IValue> dict = value.toGenericDict().copy();
+    for (const auto& entry : value.toGenericDict()) {
+      dict.insert_or_assign(entry.key(), withOwnContainer(entry.value()));
+    }
+    return dict;
+  }
+  return value;
+}
+
 }  // namespace
+
+std::vector<c10::IValue> withOwnContainers(const std::vector<c10::IValue>& values) {
+  std::vector<c10::IValue> result;
+  result.reserve(values.size());
+  for (const c10::IValue& value : values) result.push_back(withOwnContainer(value));
+  return result;
+}
 
 std::vector<at::Tensor> tensorsOf(const c10::IValue& value) {
   Collector collector;

@@ -17,6 +17,10 @@ std::vector<at::Tensor> tensorsOf(const c10::IValue& value);
 /// their history doesn't.
 std::vector<c10::IValue> cloneValues(const std::vector<c10::IValue>& values);
 
+/// `values` in lists, tuples and dicts of their own, holding the same tensors: a method that writes
+/// its list argument leaves `values` as they are.
+std::vector<c10::IValue> withOwnContainers(const std::vector<c10::IValue>& values);
+
 /// `Float[16, 3, 224, 224], Float[8]:grad, 3`: what of the inputs a plan holds for.
 std::string describeInputs(const std::vector<c10::IValue>& inputs);
 

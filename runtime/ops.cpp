@@ -9,6 +9,7 @@
 #include "runtime/profiler_range.h"
 #include "runtime/program_cache.h"
 #include "runtime/runtime.h"
+#include "runtime/written_copy.h"
 
 namespace remat::runtime {
 namespace {
@@ -119,6 +120,21 @@ void attentionOp(Stack& stack) {
   stack.emplace_back(applyAttention(weights, attention, value));
 }
 
+template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&, const at::Scalar&)>
+void scaledOp(Stack& stack) {
+  const at::Scalar alpha = torch::jit::pop(stack).toScalar();
+  const at::Tensor other = torch::jit::pop(stack).toTensor();
+  const at::Tensor x = torch::jit::pop(stack).toTensor();
+  stack.emplace_back(Function(x, other, alpha));
+}
+
+template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&)>
+void binaryOp(Stack& stack) {
+  const at::Tensor other = torch::jit::pop(stack).toTensor();
+  const at::Tensor x = torch::jit::pop(stack).toTensor();
+  stack.emplace_back(Function(x, other));
+}
+
 const torch::jit::RegisterOperators kOperators({
     Operator("remat::checkpoint(Any self, str region, Any args, int version) -> Any", checkpoint,
              c10::AliasAnalysisKind::CONSERVATIVE),
@@ -143,6 +159,14 @@ const torch::jit::RegisterOperators kOperators({
              c10::AliasAnalysisKind::CONSERVATIVE),
     Operator("remat::dropout(Tensor(a) x, Tensor mask, float p, bool train) -> Tensor(a)",
              dropoutOp, c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator("remat::add(Tensor x, Tensor other, Scalar alpha) -> Tensor", scaledOp<addToCopy>,
+             c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator("remat::sub(Tensor x, Tensor other, Scalar alpha) -> Tensor", scaledOp<subFromCopy>,
+             c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator("remat::mul(Tensor x, Tensor other) -> Tensor", binaryOp<mulCopy>,
+             c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator("remat::div(Tensor x, Tensor other) -> Tensor", binaryOp<divCopy>,
+             c10::AliasAnalysisKind::FROM_SCHEMA),
     Operator("remat::attention_weights(Tensor query, Tensor key, Tensor? attn_mask, float "
              "dropout_p, bool is_causal, float? scale, bool enable_gqa) -> Tensor",
              attentionWeightsOp, c10::AliasAnalysisKind::FROM_SCHEMA),

@@ -7,8 +7,11 @@
 namespace remat::runtime {
 namespace {
 
-/// Inference tensors have no version, and autograd refuses to save them.
-bool isSavable(const at::Tensor& tensor) { return tensor.defined() && !tensor.is_inference(); }
+/// Inference tensors have no version, and autograd refuses to save them: whoever writes one leaves
+/// no trace, so a copy is held.
+at::Tensor savable(const at::Tensor& tensor) {
+  return tensor.is_inference() ? tensor.clone() : tensor.detach();
+}
 
 bool holdsNumbers(const c10::Type& element_type) {
   switch (element_type.kind()) {
@@ -41,13 +44,13 @@ at::Tensor withStrides(const at::Tensor& tensor, c10::IntArrayRef strides) {
 }  // namespace
 
 PackedValue::PackedValue(const c10::IValue& value) {
-  if (value.isTensor() && isSavable(value.toTensor())) {
+  if (value.isTensor() && value.toTensor().defined()) {
     form_ = Form::kTensor;
     const at::Tensor& tensor = value.toTensor();
     if (tensor.layout() == at::kStrided) {
       strides_ = tensor.strides().vec();
     }
-    tensor_ = torch::autograd::SavedVariable(tensor.detach(), false);
+    tensor_ = torch::autograd::SavedVariable(savable(tensor), false);
     return;
   }
   if (value.isList() && !holdsNumbers(*value.toList().elementType())) {
@@ -65,7 +68,8 @@ PackedValue::PackedValue(const c10::IValue& value) {
     }
     return;
   }
-  plain_ = value;
+  // The caller's own list, which may hold other numbers by then.
+  plain_ = value.isList() ? c10::IValue(value.toList().copy()) : value;
 }
 
 template <typename UnpackTensor>

@@ -11,7 +11,8 @@ namespace remat::runtime {
 
 /// A value that a frame or a slot holds for the backward. Tensors are held as autograd holds them:
 /// detached (no cycle through the graph), with the version they had, and through the hooks that the
-/// caller has installed. Lists and tuples are held element by element; anything else as it is.
+/// caller has installed; inference tensors, whose writers leave no trace, as a copy. Lists and
+/// tuples are held element by element, lists of numbers as a copy; anything else as it is.
 class PackedValue {
  public:
   /// Call with our own hooks off.

@@ -1,6 +1,7 @@
 #include "runtime/repeatable_mask.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstdint>
 #include <utility>
@@ -16,6 +17,9 @@ RepeatableMask::RepeatableMask(const at::Tensor& x, double p, at::Tensor& mask)
 
 at::Tensor RepeatableMask::again(const at::Tensor& x) const {
   const at::Tensor aligned = alignedAs(x, alignment_);
+  // A backward of a batch of gradients runs under vmap, which refuses random operators.
+  const c10::impl::ExcludeDispatchKeyGuard no_vmap(
+      c10::DispatchKeySet({c10::DispatchKey::VmapMode, c10::DispatchKey::FuncTorchVmapMode}));
   at::Tensor mask;
   draw_.again([&](at::Generator generator) {
     mask = dropoutMask(aligned, p_, /*train=*/true, std::move(generator));

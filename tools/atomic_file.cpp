@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -155,7 +156,10 @@ void AtomicFile::fail(int error) const {
   const std::string cause = std::generic_category().message(error);
   switch (error) {
     case ENOENT:
-      throw refused(path_ + ": folder " + folder + " doesn't exist; create it first");
+      if (!std::filesystem::is_directory(folder)) {
+        throw refused(path_ + ": folder " + folder + " doesn't exist; create it first");
+      }
+      [[fallthrough]];
     case EACCES:
     case EPERM:
     case EROFS:

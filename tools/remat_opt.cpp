@@ -143,7 +143,12 @@ int runTool(int argc, char** argv) {
   // Before anything is loaded, so that every tensor is counted.
   runtime::installMemoryStatistics();
   runtime::initialize();
-  return action();
+  const int code = action();
+  // A failure of any earlier flush as well: the stream remembers it.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw refused("standard output: can't be written");
+  }
+  return code;
 }
 
 }  // namespace

@@ -16,16 +16,29 @@ struct StripArguments {
   std::vector<std::string> libraries;
 };
 
+/// Strips every method of the module and of those in it, and returns their names: `forward`,
+/// `encoder.forward`. Modules of one type share their methods.
+std::vector<std::string> stripAll(const torch::jit::Module& root) {
+  std::vector<std::string> stripped;
+  for (const auto& [path, module] : root.named_modules()) {
+    torch::jit::Module holder = module;
+    for (const std::string& method : ir::optimizedMethods(holder)) {
+      ir::strip(holder, method);
+      stripped.push_back((path.empty() ? "" : path + ".") + method);
+    }
+  }
+  return stripped;
+}
+
 int stripFile(const StripArguments& arguments) {
   checkWritable(arguments.output);
   loadLibraries(arguments.libraries);
   ModelFile file = loadModel(arguments.file, std::nullopt);
-  const std::vector<std::string> methods = ir::optimizedMethods(file.module);
+  const std::vector<std::string> methods = stripAll(file.module);
   if (methods.empty()) {
     throw refused(arguments.file +
                   ": holds no regions, so there is nothing to strip; use it as it is");
   }
-  for (const std::string& method : methods) ir::strip(file.module, method);
   OutputFiles files;
   writeModel(file.module, file.extra_files, /*annotations=*/nullptr, files.add(arguments.output));
   files.commit();

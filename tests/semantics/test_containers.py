@@ -276,3 +276,24 @@ def test_the_callers_containers_stay_as_they_are():
         assert len(xs) == 1 and list(entries) == ["scale"]
         y.sum().backward()
     assert len(given.inputs[0]) == 1 and list(given.inputs[1]) == ["scale"]
+
+
+def test_a_list_argument_that_the_model_writes():
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = mlp(16, 3), mlp(16, 3)
+
+        def forward(self, x, held: List[Tensor]):
+            h = self.a(x) * held[0]
+            held[0] = h.exp()
+            return self.b(held[0]).sin()
+
+    given = case(Writes(), torch.randn(ROWS, 16), [torch.rand(ROWS, 16)])
+    optimized = optimize(given.script, given.inputs)
+
+    def forward(module, x, held):  # TorchScript writes into a copy of Python's list
+        return module(x, list(held))
+
+    with executor("plain"):
+        train_alike(given.eager, optimized.load(), given.inputs, forward=forward, replays=optimized.changed)

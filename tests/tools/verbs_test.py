@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import models
 import pytest
@@ -200,6 +202,44 @@ def test_strip_gives_the_original_back(tmp_path):
     for (name, a), (_, b) in zip(stripped.state_dict().items(), original.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
     assert "nothing to strip" in remat_opt.fail(1, "strip", back, "-o", tmp_path / "again.pt")
+
+
+def test_strip_reaches_the_models_inside(tmp_path):
+    _, out, _ = optimize(tmp_path, "residual")
+    program = (
+        "import sys, torch\n"
+        "torch.ops.load_library(sys.argv[1])\n"
+        "class Holder(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.held = torch.jit.load(sys.argv[2])\n"
+        "    def forward(self, x):\n"
+        "        return self.held(x)\n"
+        "torch.jit.script(Holder()).save(sys.argv[3])\n"
+    )
+    holder, back = tmp_path / "holder.pt", tmp_path / "back.pt"
+    script = tmp_path / "holder.py"
+    script.write_text(program, encoding="utf-8")
+    arguments = [sys.executable, "-W", "ignore", script, os.environ["REMAT_RUNTIME"], out, holder]
+    subprocess.run(arguments, check=True)
+    assert "held.forward has its original graph again" in remat_opt.succeed("strip", holder, "-o", back)
+    stripped = torch.jit.load(str(back))  # without the runtime
+    assert not [name for name in dir(stripped.held) if name.startswith("remat_")]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("dump",), ("plan", "--input", models.ROWS), ("verify", "--input", models.ROWS, "--rounds", "1")]
+)
+def test_a_result_that_cannot_be_printed_is_an_error(tmp_path, arguments):
+    model, out, _ = optimize(tmp_path, "mlp")
+    verb, *rest = arguments
+    files = [model, out] if verb == "verify" else [out if verb == "dump" else model]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(
+            [os.environ["REMAT_OPT"], verb, *files, *rest], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert result.returncode == 1
+    assert "standard output: can't be written" in result.stderr
 
 
 def test_an_optimised_model_is_planned_anew(tmp_path):
