@@ -6,12 +6,12 @@
 #   PREFIX/include/remat/...                            #include <remat/remat.h>
 #   PREFIX/lib/cmake/Remat, PREFIX/lib/pkgconfig        find_package(Remat), pkg-config remat or remat_runtime
 #
-# --config=cpu leaves CUDA out; LIBTORCH=FOLDER builds for another LibTorch than .venv's. PREFIX may be moved afterwards.
+# --config=cpu leaves CUDA out; LIBTORCH=FOLDER builds for another LibTorch than .venv's. PREFIX may be moved later on.
 # The libraries find LibTorch where the program that loads them has it; remat-opt finds the one it was built with where
 # that was then. It can be run again: every file is replaced at once.
 #
-# `PREFIX --files REMAT_OPT LIBREMAT LIBREMAT_RUNTIME` takes built files in place of building them. BAZEL may hold Bazel's
-# command with its startup options.
+# `PREFIX --files REMAT_OPT LIBREMAT LIBREMAT_RUNTIME` takes built files in place of building them. BAZEL may hold the
+# command of Bazel with its startup options.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,8 +54,8 @@ install_tool() {
   finish "$2" 755
 }
 
-# Without run paths: they lead to the LibTorch of the build, and a program shall have one LibTorch, its own. libtorch_cuda
-# brings its libcudart, from beside it.
+# Without run paths: they lead to the LibTorch of the build, and a program shall have one LibTorch, its own.
+# libtorch_cuda brings its libcudart, from beside it.
 install_library() {
   start "$2"
   cp -- "$1" "$temporary" || die "can't write $2 (see above)"
@@ -106,7 +106,7 @@ install_headers() {
   done < <(cd "$folder" && find . -name '*.h' -printf '%P\n')
 }
 
-# fill TEMPLATE TARGET NAME=VALUE...: replaces @NAME@.
+# fill TEMPLATE TARGET [NAME=VALUE]...: replaces @NAME@.
 fill() {
   local text target=$2
   text=$(<"$1")
@@ -143,6 +143,7 @@ install_files() {
   install_headers "$prefix/include/remat"
   local values=("VERSION=$version" "TORCH_MINOR=$torch" "TORCH_LIBRARIES=$libraries" "TORCH_LINK=-l${libraries// / -l}")
   fill "$here/install/RematConfig.cmake.in" "$prefix/lib/cmake/Remat/RematConfig.cmake" "${values[@]}"
+  fill "$here/install/RematLibTorch.cmake" "$prefix/lib/cmake/Remat/RematLibTorch.cmake"
   fill "$here/install/RematConfigVersion.cmake.in" "$prefix/lib/cmake/Remat/RematConfigVersion.cmake" "${values[@]}"
   fill "$here/install/remat.pc.in" "$prefix/lib/pkgconfig/remat.pc" "${values[@]}" NAME=remat \
     "DESCRIPTION=Rematerialization for TorchScript: optimises models and trains them"

@@ -4,6 +4,8 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
+import textwrap
 
 import pytest
 import torch
@@ -13,7 +15,6 @@ from torch.nn.functional import gelu
 BUILT = [os.environ[name] for name in ("REMAT_OPT", "LIBREMAT", "REMAT_RUNTIME")]
 INSTALL = pathlib.Path("tools/install.sh").resolve()
 CONSUMER = pathlib.Path("tests/consumers/cmake").resolve()
-EXAMPLES = pathlib.Path("tools/examples").resolve()
 
 
 def run(*command, code=0, **options):
@@ -56,9 +57,9 @@ def fixture_build(prefix, tmp_path_factory):
 
 
 class Mlp(nn.Module):
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
-        self.w = nn.Parameter(torch.randn(256, 256) / 16)
+        self.w = nn.Parameter(torch.randn(width, width) / width**0.5)
 
     def forward(self, x):
         x = gelu(x @ self.w)
@@ -70,13 +71,13 @@ class Mlp(nn.Module):
 def fixture_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "mlp.pt"
     torch.manual_seed(0)
-    torch.jit.script(Mlp()).save(path)
+    torch.jit.script(Mlp(256)).save(path)
     return path
 
 
 @pytest.fixture(scope="module", name="optimized")
 def fixture_optimized(build, model):
-    """Written by the program that optimises in memory, which compares gradients and ends with 1 if anything is wrong."""
+    """Written by the program that optimises in memory; it compares gradients and ends with 1 if anything is wrong."""
     path = model.with_name("optimized.pt")
     said = run(build / "optimize_and_train", model, path)
     assert re.search(r"a budget of one byte: .* can't be met: the lowest reachable peak", said)
@@ -91,40 +92,65 @@ def test_a_program_that_names_nothing_of_remat_trains_an_optimised_file(build, o
     assert "loss" in run(build / "train_optimized", optimized)
 
 
-def test_pkg_config(build, prefix, optimized, tmp_path):
-    """Links what CMake compiled, by the flags of pkg-config and those for LibTorch."""
-    # pkg-config can't quote spaces within flags.
-    (tmp_path / "prefix").symlink_to(prefix)
-    environment = {**os.environ, "PKG_CONFIG_PATH": str(tmp_path / "prefix/lib/pkgconfig")}
-    flags = run("pkg-config", "--libs", "remat_runtime", env=environment).split()
-    torch_lib = libtorch() / "lib"
-    objects = build / "CMakeFiles/train_optimized.dir/train_optimized.cpp.o"
-    program = tmp_path / "train"
-    run("g++", "-Wl,--as-needed", objects, "-o", program, *flags, f"-L{torch_lib}", f"-Wl,-rpath,{torch_lib}")
-    assert "loss" in run(program, optimized)
-    include = run("pkg-config", "--cflags-only-I", "remat", env=environment).strip().removeprefix("-I")
-    assert os.path.exists(include + "/remat/remat.h")
-    for name in ("remat", "remat_runtime"):
-        assert "built for LibTorch" in (prefix / f"lib/pkgconfig/{name}.pc").read_text(encoding="utf-8")
-
-
 def test_the_installed_tool(prefix, model):
     out = model.with_name("by_tool.pt")
     command = [prefix / "bin/remat-opt", "optimize", model, "-o", out, "--input", "2048x256", "--budget", "75%"]
     assert "measured peak" in run(*command) and out.exists()
 
 
-def test_the_example_trains(prefix, tmp_path):
-    configure(EXAMPLES, tmp_path / "build", prefix, libtorch())
-    run("cmake", "--build", tmp_path / "build")
-    layers = [layer for _ in range(6) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())]
-    network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
-    torch.jit.script(network).save(tmp_path / "network.pt")
-    said = run(tmp_path / "build/train", tmp_path / "network.pt", 16, 3, 32, 32)
-    before, after = (float(peak) for peak in re.search(r"peak of a step: ([\d.]+) MB before, ([\d.]+) MB after", said).groups())
+def snippets(language):
+    """Of README.md's section for C++."""
+    text = pathlib.Path("README.md").read_text(encoding="utf-8").split("\n## Using it from C++\n")[1].split("\n## ")[0]
+    blocks = re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for block in blocks]
+
+
+def test_the_newcomers_path(prefix, tmp_path):
+    """README's commands behind the installation, and as where LibTorch has CUDA and there is no CUDA toolkit, which
+    LibTorch's own CMake files would ask for."""
+    install_line, script = snippets("sh")[0].split("\n", maxsplit=1)
+    assert install_line.startswith("tools/install.sh ~/remat ")
+    for shown, here in {
+        ".venv/bin/python3": sys.executable,
+        "$HOME/remat": str(prefix),
+        "scratch/train": f"{tmp_path}/train",
+        "cmake -S": "cmake -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON -S",
+    }.items():
+        assert shown in script
+        script = script.replace(shown, here)
+    said = run("bash", "-euc", script)
+    peaks = re.search(r"peak of a step: ([\d.]+) MB before, ([\d.]+) MB after", said)
+    before, after = (float(peak) for peak in peaks.groups())
     assert after <= 0.5 * before + 0.1  # one decimal is printed
     losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+)$", said, re.MULTILINE)]
     assert len(losses) == 20 and losses[-1] < losses[0]
+
+
+@pytest.fixture(name="mine")
+def fixture_mine(tmp_path):
+    """README's program and the model that it reads."""
+    (tmp_path / "mine.cpp").write_text(snippets("cpp")[0], encoding="utf-8")
+    torch.jit.script(Mlp(512)).save(tmp_path / "mlp.pt")
+    return tmp_path
+
+
+def test_readme_with_cmake(mine, prefix):
+    (mine / "CMakeLists.txt").write_text(snippets("cmake")[0], encoding="utf-8")
+    configure(mine, mine / "build", prefix, libtorch())
+    run("cmake", "--build", mine / "build")
+    run("build/mine", cwd=mine)
+    assert (mine / "mlp.remat.pt").exists()
+
+
+def test_readme_with_pkg_config(mine, prefix):
+    # pkg-config can't quote spaces within flags.
+    (mine / "prefix").symlink_to(prefix)
+    script = snippets("sh")[1].replace("~/remat", f"{mine}/prefix")
+    run("bash", "-euc", script, cwd=mine, env={**os.environ, "TORCH": str(libtorch())})
+    run("./mine", cwd=mine)
+    assert (mine / "mlp.remat.pt").exists()
+    for name in ("remat", "remat_runtime"):
+        assert "built for LibTorch" in (prefix / f"lib/pkgconfig/{name}.pc").read_text(encoding="utf-8")
 
 
 def test_what_is_installed(prefix):
@@ -136,6 +162,7 @@ def test_what_is_installed(prefix):
         "lib/libremat_runtime.so",
         "lib/cmake/Remat/RematConfig.cmake",
         "lib/cmake/Remat/RematConfigVersion.cmake",
+        "lib/cmake/Remat/RematLibTorch.cmake",
         "lib/pkgconfig/remat.pc",
         "lib/pkgconfig/remat_runtime.pc",
     }
@@ -144,6 +171,16 @@ def test_what_is_installed(prefix):
     for header in headers:
         for included in re.findall(r'#include "(.*)"', (prefix / header).read_text(encoding="utf-8")):
             assert (prefix / "include" / included).exists(), f"{header} includes {included}"
+
+
+def test_the_library_has_every_function_that_headers_declare(prefix):
+    symbols = run("nm", "-D", "--defined-only", "-C", prefix / "lib/libremat.so")
+    declared = set()
+    for header in (prefix / "include/remat").rglob("*.h"):
+        text = header.read_text(encoding="utf-8")
+        declared |= set(re.findall(r"^(?!inline|using|return)[A-Za-z][\w:<>,&* ]*[ &*](\w+)\(", text, re.MULTILINE))
+    assert {"optimize", "formatBytes", "registerPass", "takeStatistics"} <= declared
+    assert [name for name in sorted(declared) if not re.search(rf"remat::.*\b{name}(\[abi:cxx11\])?\(", symbols)] == []
 
 
 @pytest.mark.parametrize("library", ["libremat.so", "libremat_runtime.so"])

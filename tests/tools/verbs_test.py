@@ -2,12 +2,9 @@
 
 import json
 import os
-<<<<<<< HEAD
 import re
-=======
 import subprocess
 import sys
->>>>>>> origin/main
 
 import models
 import pytest

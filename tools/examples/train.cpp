@@ -1,6 +1,6 @@
 // Optimises a TorchScript classifier to half of its training memory, in memory, and trains it:
 //
-//   train MODEL.pt [SIZE]...      sizes of the input, 16 3 64 64 without
+//   train MODEL.pt [SIZE]...      sizes of the input, 16 3 112 112 without
 #include <remat/remat.h>
 #include <torch/script.h>
 #include <torch/torch.h>
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   }
   std::vector<int64_t> sizes;
   for (int i = 2; i < argc; ++i) sizes.push_back(std::stoll(argv[i]));
-  if (sizes.empty()) sizes = {16, 3, 64, 64};
+  if (sizes.empty()) sizes = {16, 3, 112, 112};
   try {
     train(argv[1], sizes);
   } catch (const std::exception& error) {  // remat::BudgetError says what would be reachable
