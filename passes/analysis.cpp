@@ -1,3 +1,4 @@
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/runtime/operator.h>
@@ -186,6 +187,7 @@ ir::Profile profileGraph(const Analysis& analysis, const Arguments& arguments,
                          const OptimizeOptions& options) {
   TrainingStep step(analysis.prepared, inputs, options.step);
   ModuleState state(analysis.prepared);
+  const auto restore = c10::make_scope_exit([&] { state.restore(); });  // a step may fail
   ir::Profile profile = record(arguments, *analysis.graph, step, state, options);
   profile.graph_hash = graphHash(*analysis.graph);
   profile.device = options.step.device;
@@ -203,6 +205,7 @@ ir::Profile profileInputs(const Analysis& analysis, const std::vector<c10::IValu
   const torch::jit::Module original = ir::cloneForRewrite(analysis.prepared);
   TrainingStep original_step(original, inputs, options.step);
   ModuleState original_state(original);
+  const auto restore = c10::make_scope_exit([&] { original_state.restore(); });  // as above
   const int64_t baseline = measureOriginal(original_step, original_state, options);
   return profileGraph(analysis, methodArguments(analysis.prepared, options.method), inputs,
                       baseline, options);

@@ -1,5 +1,6 @@
 #include "passes/remat.h"
 
+#include <c10/util/ScopeExit.h>
 #include <llvm/Support/FormatVariadic.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/inliner.h>
@@ -175,10 +176,9 @@ int64_t measure(const torch::jit::Module& module, const std::vector<c10::IValue>
                 const OptimizeOptions& options) {
   TrainingStep step(module, inputs, options.step);
   ModuleState state(module);
+  const auto restore = c10::make_scope_exit([&] { state.restore(); });
   step.run(options.method, false);
-  const int64_t peak = step.run(options.method, false).peak_bytes;
-  state.restore();
-  return peak;
+  return step.run(options.method, false).peak_bytes;
 }
 
 std::string dumpOriginal(const Analysis& analysis, const std::string& method) {

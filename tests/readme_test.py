@@ -10,6 +10,7 @@ import pytest
 
 REMAT_OPT = os.environ["REMAT_OPT"]
 REMAT_RUNTIME = os.environ["REMAT_RUNTIME"]
+REMAT_PACKAGE = os.environ["REMAT_PACKAGE"]
 VERBS = ("optimize", "plan", "verify", "dump", "strip")
 
 with open("README.md", encoding="utf-8") as readme:
@@ -29,8 +30,10 @@ def without_measurements(text):
     return re.sub(r" +\d+(\.\d+)? (ms|MB|%)", " MEASURED", text)
 
 
-def run(command, folder):
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def run(command, folder, **environment):
+    result = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ | environment
+    )
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -58,6 +61,15 @@ def test_training_in_python(example):
     folder, _ = example
     program = code_blocks(section("Training an optimised model"), "python")[0]
     run([sys.executable, "-c", program.replace("../bazel-bin/runtime/libremat_runtime.so", REMAT_RUNTIME)], folder)
+
+
+def test_using_it_from_python(tmp_path):
+    (program,) = code_blocks(section("Using it from Python"), "python")
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(REMAT_PACKAGE)))
+    printed = run([sys.executable, "-c", program], tmp_path, PYTHONPATH=folder)
+    assert "lowest reachable" in printed
+    original, measured = re.findall(r"^(\d+)$", printed, re.MULTILINE)
+    assert 0 < int(measured) <= int(original) / 2
 
 
 def test_the_error_without_the_runtime(example):

@@ -6,6 +6,7 @@
 #include "ir/remark.h"
 #include "passes/remat.h"
 #include "tools/common_options.h"
+#include "tools/curve.h"
 #include "tools/device_options.h"
 #include "tools/errors.h"
 #include "tools/max_batch.h"
@@ -27,82 +28,6 @@ struct PlanArguments {
   bool max_batch = false;
   bool json = false;
 };
-
-/// 100 %, 90 %, …, 10 %.
-std::vector<Budget> defaultBudgets() {
-  std::vector<Budget> budgets;
-  for (int tenths = 10; tenths >= 1; --tenths) {
-    Budget budget;
-    budget.fraction = tenths / 10.0;
-    budgets.push_back(budget);
-  }
-  return budgets;
-}
-
-/// One budget and the plan for it.
-struct Row {
-  ir::Plan plan;
-  bool minimum = false;  ///< the plan with the lowest peak, asked for as such
-  bool reached() const { return plan.predicted_peak <= plan.budget; }
-};
-
-/// The memory/time curve of one model.
-struct Curve {
-  int64_t original_peak = 0;
-  int64_t reserve = 0;
-  std::string derived;        ///< see derivationText
-  llvm::json::Object origin;  ///< see addOrigin
-  ir::Plan minimum;
-  std::string blockers;   ///< of the minimum
-  std::vector<Row> rows;  ///< in the order of the budgets
-};
-
-Curve makeCurve(const Analysis& analysis, const std::vector<Budget>& budgets, bool with_minimum,
-                const OptimizeOptions& options) {
-  Curve curve;
-  curve.original_peak = analysis.original_peak;
-  curve.reserve = options.reserve_bytes;
-  curve.derived = derivationText(analysis.profile);
-  addOrigin(analysis.profile, curve.origin);
-  const std::vector<ir::Plan> plans = planCurve(analysis, budgets, options);
-  curve.minimum = plans.back();
-  curve.minimum.budget = curve.minimum.predicted_peak;
-  curve.blockers = blockersOf(analysis, curve.minimum, options);
-  for (size_t i = 0; i < budgets.size(); ++i) {
-    const bool minimum = budgets[i].kind == Budget::Kind::kMinimum;
-    curve.rows.push_back({minimum ? curve.minimum : plans.at(i), minimum});
-  }
-  if (with_minimum) curve.rows.push_back({curve.minimum, true});
-  return curve;
-}
-
-llvm::json::Value toJson(const Curve& curve) {
-  llvm::json::Array points;
-  llvm::json::Array out_of_reach;
-  for (const Row& row : curve.rows) {
-    if (!row.reached()) {
-      if (row.plan.budget < curve.original_peak) out_of_reach.push_back(row.plan.budget);
-      continue;
-    }
-    const ir::Plan& plan = row.plan;
-    points.push_back(llvm::json::Object{{"budget", plan.budget},
-                                        {"predicted_peak", plan.predicted_peak},
-                                        {"recompute_share", plan.recompute_share},
-                                        {"recompute_seconds", plan.recompute_seconds},
-                                        {"lower_bound_share", plan.lower_bound_share},
-                                        {"gap", plan.gap()},
-                                        {"kept", plan.kept},
-                                        {"recomputed", plan.recomputed},
-                                        {"planning_seconds", plan.planning_seconds}});
-  }
-  llvm::json::Object object{{"original_peak", curve.original_peak},
-                            {"minimum_peak", curve.minimum.predicted_peak},
-                            {"lower_bound_peak", curve.minimum.peak_bound},
-                            {"out_of_reach", std::move(out_of_reach)},
-                            {"points", std::move(points)}};
-  for (const auto& [key, value] : curve.origin) object[key] = value;
-  return object;
-}
 
 void printTable(const Curve& curve) {
   std::printf("original peak %s, %s; lowest reachable %s, predicted\n",
@@ -129,7 +54,7 @@ void printTable(const Curve& curve) {
     return std::string(text);
   };
   std::set<int64_t> shown;
-  for (const Row& row : curve.rows) {
+  for (const CurveRow& row : curve.rows) {
     const ir::Plan& plan = row.plan;
     if (!shown.insert(plan.budget).second) continue;  // the minimum may be a given budget, too
     const bool minimum = row.minimum || plan.budget == curve.minimum.predicted_peak;
@@ -151,7 +76,7 @@ void printTable(const Curve& curve) {
 /// was printed.
 void refuseMissed(const PlanArguments& arguments, const Curve& curve) {
   std::vector<int64_t> missed;
-  for (const Row& row : curve.rows) {
+  for (const CurveRow& row : curve.rows) {
     const int64_t budget = row.plan.budget;
     if (!row.reached() && budget < curve.original_peak) missed.push_back(budget);
   }

@@ -12,8 +12,6 @@
 #include "tools/html_report.h"
 
 namespace remat::tools {
-namespace {
-
 namespace json = llvm::json;
 
 json::Array remarksJson(const std::vector<ir::Remark>& remarks) {
@@ -29,8 +27,6 @@ json::Array remarksJson(const std::vector<ir::Remark>& remarks) {
   }
   return array;
 }
-
-}  // namespace
 
 std::string derivationText(const ir::Profile& profile) {
   std::string text;

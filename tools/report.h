@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "llvm/Support/JSON.h"
 #include "passes/remat.h"
@@ -16,6 +17,7 @@ struct Report {
 };
 
 llvm::json::Object toJson(const Report& report);
+llvm::json::Array remarksJson(const std::vector<ir::Remark>& remarks);
 
 /// How the profile came from other steps than it is for: `extrapolated from steps at batch 2 and
 /// 4`, `taken over from cpu for cuda:0 (…)`; empty where everything was measured.

@@ -18,8 +18,7 @@ flock 9
 apt_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms bazel-skylib build-essential git
   llvm-14-dev zlib1g-dev libtinfo-dev
-  libgtest-dev libgmock-dev libcli11-dev
-  patchelf
+  libgtest-dev libgmock-dev libcli11-dev patchelf
 )
 for option in "$@"; do
   case "$option" in

@@ -8,7 +8,7 @@ def remat_shared_library(name, deps = [], linkopts = [], **kwargs):
     told by runtime/load_check and not by the loader.
 
     Args:
-      name: file name, "libNAME.so".
+      name: file name, "libNAME.so"; a folder may stand before it.
       deps: libraries to link; those that register operators want alwayslink.
       linkopts: more linker flags.
       **kwargs: passed to cc_binary.
@@ -20,7 +20,7 @@ def remat_shared_library(name, deps = [], linkopts = [], **kwargs):
         linkopts = [
             "-Wl,--exclude-libs,ALL",
             "-Wl,--version-script=$(location %s)" % script,
-            "-Wl,-soname,%s" % name,
+            "-Wl,-soname,%s" % name.split("/")[-1],
             "-Wl,-z,lazy",
         ] + linkopts,
         deps = deps + [script],
