@@ -17,6 +17,7 @@ void train(const std::string& path, const std::vector<int64_t>& sizes) {
   remat::OptimizeOptions options;
   options.budget.fraction = 0.5;  // of the original's step peak
   options.step.loss = remat::StepOptions::Loss::kCrossEntropy;
+  options.progress = [](const std::string& line) { std::cerr << line << "\n"; };
   const remat::OptimizeResult result = remat::optimize(original, {images}, options);
   std::cout << "measured peak of a step: " << remat::ir::formatBytes(result.original_peak)
             << " before, " << remat::ir::formatBytes(result.measured_peak) << " after\n";
