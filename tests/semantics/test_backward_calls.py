@@ -394,26 +394,3 @@ def test_anomaly_mode_names_what_went_wrong():
             with pytest.raises(RuntimeError, match="SqrtBackward0' returned nan"):
                 module(x).sum().backward()
     train_alike(given.eager, remat, (given.inputs[0].detach().abs(),), calls=1)
-
-
-def test_a_batch_of_gradients_draws_the_forwards_masks_again():
-    class Drops(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 16)
-
-        def forward(self, x):
-            h = nn.functional.dropout(self.a(x), 0.2).sin().exp()
-            return nn.functional.dropout(self.b(h), 0.2).sin()
-
-    given = case(Drops(), torch.randn(ROWS, 16))
-    remat = optimize(given.script, given.inputs).load()
-    results = []
-    for module in (given.eager, remat):
-        torch.manual_seed(3)
-        y = module(*given.inputs)
-        batch = torch.stack([torch.ones_like(y), y.detach()])
-        gradients = torch.autograd.grad(y, list(module.parameters()), batch, is_grads_batched=True)
-        results.append((*gradients, torch.rand(4)))
-    for expected, actual in zip(*results, strict=True):
-        assert torch.equal(expected, actual)
