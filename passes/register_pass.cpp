@@ -1,6 +1,5 @@
 #include "passes/register_pass.h"
 
-#include <ATen/autocast_mode.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/pass_manager.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "passes/activation_checkpointing.h"
+#include "passes/autocast_off.h"
 #include "passes/module_state.h"
 #include "passes/training_step.h"
 #include "passes/value_tensors.h"
@@ -28,24 +28,6 @@ struct WarmUp {
   std::vector<c10::IValue> arguments;
 };
 thread_local const WarmUp* t_warm_up = nullptr;
-
-/// The caller's autocast is off inside: the recorded steps turn theirs on by themselves, for the
-/// forward alone.
-class AutocastOff {
- public:
-  explicit AutocastOff(c10::DeviceType device)
-      : device_(device), enabled_(at::autocast::is_autocast_enabled(device)) {
-    at::autocast::set_autocast_enabled(device_, false);
-  }
-  ~AutocastOff() { at::autocast::set_autocast_enabled(device_, enabled_); }
-  AutocastOff(const AutocastOff&) = delete;
-  AutocastOff& operator=(const AutocastOff&) = delete;
-  bool wasEnabled() const { return enabled_; }
-
- private:
-  c10::DeviceType device_;
-  bool enabled_;
-};
 
 class Pass {
  public:

@@ -63,37 +63,42 @@ c10::IValue withTupleTypes(const c10::IValue& copy, const c10::IValue& original)
   return copy;
 }
 
-c10::IValue withOwnContainer(const c10::IValue& value) {
+}  // namespace
+
+c10::IValue mapLeaves(const c10::IValue& value,
+                      const std::function<c10::IValue(const c10::IValue&)>& change) {
   if (value.isTuple()) {
     const c10::TupleTypePtr type = value.toTupleRef().type();
     std::vector<c10::IValue> elements;
     for (const c10::IValue& element : value.toTupleRef().elements()) {
-      elements.push_back(withOwnContainer(element));
+      elements.push_back(mapLeaves(element, change));
     }
     return type->schema() == nullptr ? c10::ivalue::Tuple::create(std::move(elements))
                                      : c10::ivalue::Tuple::createNamed(std::move(elements), type);
   }
   if (value.isList()) {
-    c10::List<c10::IValue> list = value.toList().copy();
-    for (size_t i = 0; i < list.size(); ++i) list.set(i, withOwnContainer(list.get(i)));
-    return list;
+    const c10::List<c10::IValue> list = value.toList();
+    c10::impl::GenericList made(list.elementType());
+    for (size_t i = 0; i < list.size(); ++i) made.push_back(mapLeaves(list.get(i), change));
+    return made;
   }
   if (value.isGenericDict()) {
-    c10::Dict<c10::IValue, c10::IValue> dict = value.toGenericDict().copy();
-    for (const auto& entry : value.toGenericDict()) {
-      dict.insert_or_assign(entry.key(), withOwnContainer(entry.value()));
+    const c10::Dict<c10::IValue, c10::IValue> dict = value.toGenericDict();
+    c10::impl::GenericDict made(dict.keyType(), dict.valueType());
+    for (const auto& entry : dict) {
+      made.insert(mapLeaves(entry.key(), change), mapLeaves(entry.value(), change));
     }
-    return dict;
+    return made;
   }
-  return value;
+  return change(value);
 }
-
-}  // namespace
 
 std::vector<c10::IValue> withOwnContainers(const std::vector<c10::IValue>& values) {
   std::vector<c10::IValue> result;
   result.reserve(values.size());
-  for (const c10::IValue& value : values) result.push_back(withOwnContainer(value));
+  for (const c10::IValue& value : values) {
+    result.push_back(mapLeaves(value, [](const c10::IValue& leaf) { return leaf; }));
+  }
   return result;
 }
 

@@ -3,8 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <unordered_map>
-#include <utility>
-#include <vector>
+
+#include "passes/value_tensors.h"
 
 namespace remat::python {
 namespace {
@@ -15,22 +15,10 @@ class TwinMaker {
       : tensor_of_(tensor_of) {}
 
   c10::IValue of(const c10::IValue& value) {
-    if (value.isTensor()) return ofTensor(value.toTensor());
-    if (value.isObject()) return ofObject(value);
-    if (value.isTuple()) return ofTuple(value.toTupleRef());
-    if (value.isList()) {
-      const c10::List<c10::IValue> list = value.toList();
-      c10::impl::GenericList twin(list.elementType());
-      for (const c10::IValue& element : value.toListRef()) twin.push_back(of(element));
-      return twin;
-    }
-    if (value.isGenericDict()) {
-      const auto dict = value.toGenericDict();
-      c10::impl::GenericDict twin(dict.keyType(), dict.valueType());
-      for (const auto& entry : dict) twin.insert(of(entry.key()), of(entry.value()));
-      return twin;
-    }
-    return value;
+    return mapLeaves(value, [this](const c10::IValue& leaf) {
+      if (leaf.isTensor()) return ofTensor(leaf.toTensor());
+      return leaf.isObject() ? ofObject(leaf) : leaf;
+    });
   }
 
  private:
@@ -51,14 +39,6 @@ class TwinMaker {
     objects_.emplace(object.get(), twin);
     for (size_t i = 0; i < object->slots().size(); ++i) twin->setSlot(i, of(object->getSlot(i)));
     return twin;
-  }
-
-  c10::IValue ofTuple(const c10::ivalue::Tuple& tuple) {
-    std::vector<c10::IValue> elements;
-    for (const c10::IValue& element : tuple.elements()) elements.push_back(of(element));
-    const auto type = tuple.type();
-    return type->name() ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
-                        : c10::ivalue::Tuple::create(std::move(elements));
   }
 
   const std::function<at::Tensor(const at::Tensor&)>& tensor_of_;

@@ -1,7 +1,6 @@
 // What the Python package calls: the library's front door as operators. A ScriptModule passes as
 // Any; options, results and errors pass as JSON.
 
-#include <ATen/autocast_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/runtime/custom_operator.h>
@@ -13,6 +12,7 @@
 #include "ir/annotations.h"
 #include "ir/json_text.h"
 #include "ir/outline.h"
+#include "passes/autocast_off.h"
 #include "passes/graph_hash.h"
 #include "passes/prepare.h"
 #include "passes/remat.h"
@@ -31,24 +31,6 @@ namespace {
 
 using torch::jit::Module;
 using torch::jit::Stack;
-
-/// The caller's autocast and inference mode, off for a while: a step runs under what its options
-/// say.
-class OwnModes {
- public:
-  explicit OwnModes(c10::Device device) : type_(device.type()) {
-    enabled_ = at::autocast::is_autocast_enabled(type_);
-    at::autocast::set_autocast_enabled(type_, false);
-  }
-  ~OwnModes() { at::autocast::set_autocast_enabled(type_, enabled_); }
-  OwnModes(const OwnModes&) = delete;
-  OwnModes& operator=(const OwnModes&) = delete;
-
- private:
-  c10::InferenceMode no_inference_{false};
-  c10::DeviceType type_;
-  bool enabled_;
-};
 
 /// The arguments in the types that `method` declares: what is inferred of a Python None or an empty
 /// list is not what it asks for.
@@ -89,31 +71,44 @@ llvm::json::Object describe(OptimizeResult& result) {
   return object;
 }
 
+/// What both of the following begin with: a step of the twin runs under what its options say, and
+/// not under the caller's autocast or inference mode.
+struct Work {
+  Work(const Module& module, const c10::IValue& inputs, const std::string& options_json)
+      : request(requestFromJson(options_json)),
+        autocast_off(c10::Device(request.options.step.device).type()),
+        twin(detachedTwin(module)),
+        arguments(argumentsOf(twin, request.options.method, inputs)) {
+    request.options.progress = currentProgress();
+  }
+
+  Request request;
+  AutocastOff autocast_off;
+  c10::InferenceMode no_inference{false};
+  Module twin;
+  std::vector<c10::IValue> arguments;
+};
+
 c10::IValue optimizeModule(const Module& module, const c10::IValue& inputs,
                            const std::string& options_json) {
-  Request request = requestFromJson(options_json);
-  request.options.progress = currentProgress();
-  const OwnModes modes{c10::Device(request.options.step.device)};
-  const Module twin = detachedTwin(module);
-  OptimizeResult result =
-      optimize(twin, argumentsOf(twin, request.options.method, inputs), request.options);
+  const Work work(module, inputs, options_json);
+  const OptimizeOptions& options = work.request.options;
+  OptimizeResult result = optimize(work.twin, work.arguments, options);
   takeAttributes(result.module, sharingTwin(module));
   // verify holds a file to its budget; as low as reachable is none.
-  if (request.options.budget.kind == Budget::Kind::kMinimum) result.annotations.budget = 0;
+  if (options.budget.kind == Budget::Kind::kMinimum) result.annotations.budget = 0;
   return c10::ivalue::Tuple::create({result.module._ivalue(), text(describe(result))});
 }
 
 c10::IValue planModule(const Module& module, const c10::IValue& inputs,
                        const std::string& options_json) {
-  Request request = requestFromJson(options_json);
-  request.options.progress = currentProgress();
-  const OwnModes modes{c10::Device(request.options.step.device)};
-  const Module twin = detachedTwin(module);
-  const Analysis analysis =
-      analyze(twin, argumentsOf(twin, request.options.method, inputs), request.options);
-  const bool all = request.budgets.empty();
-  const tools::Curve curve = tools::makeCurve(
-      analysis, all ? tools::defaultBudgets() : request.budgets, all, request.options);
+  const Work work(module, inputs, options_json);
+  const OptimizeOptions& options = work.request.options;
+  const std::vector<Budget>& budgets = work.request.budgets;
+  const Analysis analysis = analyze(work.twin, work.arguments, options);
+  const bool all = budgets.empty();
+  const tools::Curve curve =
+      tools::makeCurve(analysis, all ? tools::defaultBudgets() : budgets, all, options);
   llvm::json::Object object = tools::toJson(curve);
   object["remarks"] = tools::remarksJson(analysis.remarks);
   return text(std::move(object));
