@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "runtime/frame.h"
+#include "runtime/packed_value.h"
 #include "runtime/tensors.h"
 
 namespace remat::runtime {
@@ -48,8 +49,9 @@ class HookEngine final : public Engine {
     return before_.make_anomaly_metadata();
   }
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    auto hooks = std::make_unique<SlotHooks>(t_scope);
-    t_scope->slots_.push_back(hooks.get());
+    CaptureScope* scope = t_scope;
+    auto hooks = std::make_unique<SlotHooks>(scope);
+    scope->slots_.push_back(hooks.get());
     return hooks;
   }
   void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& graph_task,
@@ -76,65 +78,79 @@ void installCapture() {
   });
 }
 
+void* SlotHooks::operator new(size_t /*size*/) {
+  static_assert(sizeof(SlotHooks) <= kLargestSlot);
+  return allocateSlot();
+}
+
 SlotHooks::~SlotHooks() {
   if (scope_ != nullptr) {
     auto& slots = scope_->slots_;
     slots.erase(std::remove(slots.begin(), slots.end(), this), slots.end());
   }
-  if (frame_ != nullptr && value_ >= 0) {
-    frame_->dropHandle(value_);
+  if (isHandle()) {
+    source_->frame->dropHandle(source_->value);
   }
-  if (observer_ != nullptr) {
+  if (observed_ != nullptr) {
     // The storage goes first, so that its end is on record before the slot's.
-    kept_.reset();
-    observer_->slotReleased(slot_);
+    tensor_.reset();
+    hooked_.reset();
+    observed_->observer->slotReleased(observed_->slot);
   }
 }
 
 at::Tensor SlotHooks::call_unpack_hook() {
-  if (observer_ != nullptr) {
-    observer_->slotUnpacked(slot_);
+  if (observed_ != nullptr) {
+    observed_->observer->slotUnpacked(observed_->slot);
   }
-  if (frame_ != nullptr) {
+  if (isHandle()) {
     return unpackHandle();
   }
-  return kept_ ? unpackKept() : noted_;
+  return keeps_ ? unpackKept() : tensor_;
 }
 
 at::Tensor SlotHooks::unpackKept() const {
-  at::Tensor tensor;
+  at::Tensor tensor = tensor_;
   try {
-    tensor = kept_->unpack().toTensor();
+    if (hooked_ != nullptr) {
+      tensor = hooked_->unpack();
+    } else if (tensor.defined()) {
+      TORCH_CHECK(tensor._version() == version_,
+                  "one of the variables needed for gradient computation has been modified by an "
+                  "inplace operation: [",
+                  tensor.toString(), " ", tensor.sizes(), "] is at version ", tensor._version(),
+                  "; expected version ", version_, " instead");
+    }
   } catch (c10::Error& error) {
-    error.add_context("while Remat handed back the saved value " + name_);
+    error.add_context("while Remat handed back the saved value " + *name_);
     throw;
   }
-  return cast_ ? castAgain(tensor) : tensor;
+  return source_ != nullptr ? castAgain(tensor) : tensor;
 }
 
 /// As autocast made it in the forward, and the same view of that.
 at::Tensor SlotHooks::castAgain(const at::Tensor& source) const {
-  at::Tensor cast = source.to(dtype_);
-  return view_ ? cast.as_strided(view_->sizes, view_->strides, view_->offset) : cast;
+  at::Tensor cast = source.to(source_->dtype);
+  const auto& view = source_->view;
+  return view ? cast.as_strided(view->sizes, view->strides, view->offset) : cast;
 }
 
 at::Tensor SlotHooks::unpackHandle() const {
   const at::NoGradGuard no_grad;
-  at::Tensor tensor = frame_->use(value_, element_);
-  TORCH_CHECK(tensor.sizes() == c10::IntArrayRef(source_.sizes), "remat: recomputing ", name_,
-              " gave sizes ", tensor.sizes(), " where the forward had ", source_.sizes);
-  TORCH_CHECK(cast_ || tensor.scalar_type() == dtype_, "remat: recomputing ", name_, " gave dtype ",
-              tensor.scalar_type(), " where the forward had ", dtype_);
-  TORCH_CHECK(!view_ || Geometry(tensor) == source_, "remat: recomputing ", name_, " gave strides ",
+  const auto& [frame, value, element, cast, geometry, view, dtype] = *source_;
+  const std::string& name = frame->program().described[value];
+  at::Tensor tensor = frame->use(value, element);
+  TORCH_CHECK(tensor.sizes() == c10::IntArrayRef(geometry.sizes), "remat: recomputing ", name,
+              " gave sizes ", tensor.sizes(), " where the forward had ", geometry.sizes);
+  TORCH_CHECK(cast || tensor.scalar_type() == dtype, "remat: recomputing ", name, " gave dtype ",
+              tensor.scalar_type(), " where the forward had ", dtype);
+  TORCH_CHECK(!view || Geometry(tensor) == geometry, "remat: recomputing ", name, " gave strides ",
               tensor.strides(), " and offset ", tensor.storage_offset(), " where the forward had ",
-              source_.strides, " and ", source_.offset, ", and the backward needs a view of it");
-  if (cast_) {
+              geometry.strides, " and ", geometry.offset, ", and the backward needs a view of it");
+  if (cast) {
     return castAgain(tensor);
   }
-  if (!view_) {
-    return tensor;
-  }
-  return tensor.as_strided(view_->sizes, view_->strides, view_->offset);
+  return view ? tensor.as_strided(view->sizes, view->strides, view->offset) : tensor;
 }
 
 SlotHooks::Geometry::Geometry(const at::Tensor& tensor)
@@ -146,54 +162,65 @@ bool SlotHooks::Geometry::operator==(const Geometry& other) const {
   return sizes == other.sizes && strides == other.strides && offset == other.offset;
 }
 
-void SlotHooks::keep(std::string name) {
+void SlotHooks::hold(const at::Tensor& tensor, bool detached, Name name) {
+  const bool through_hooks = scope_->caller_has_hooks_;
   scope_ = nullptr;
   name_ = std::move(name);
-  const CapturePause pause;
   try {
-    kept_.emplace(noted_);
+    at::Tensor held;
+    if (!tensor.defined()) {
+    } else if (through_hooks) {
+      const CapturePause pause;
+      hooked_ = std::make_unique<torch::autograd::SavedVariable>(savable(tensor), false);
+    } else {
+      held = detached || tensor.is_inference() ? savable(tensor) : tensor;
+      version_ = held._version();
+    }
+    keeps_ = true;
+    tensor_ = std::move(held);
   } catch (...) {
     // A hook of the caller's. The tensor may own the node that owns this slot.
-    noted_ = noted_.detach();
+    tensor_ = tensor_.detach();
     throw;
   }
-  noted_.reset();
 }
 
-void SlotHooks::keepCast(const at::Tensor& source, std::string name) {
-  scope_ = nullptr;
-  name_ = std::move(name);
-  dtype_ = noted_.scalar_type();
+void SlotHooks::keep(Name name) { hold(tensor_, true, std::move(name)); }
+void SlotHooks::keepArgument(Name name) { hold(tensor_, false, std::move(name)); }
+
+void SlotHooks::keepCast(const at::Tensor& source, Name name) {
   noteCast(source);
-  noted_.reset();
-  const CapturePause pause;
-  kept_.emplace(source);
+  hold(source, true, std::move(name));
 }
 
 void SlotHooks::noteCast(const at::Tensor& source) {
-  cast_ = true;
-  if (noted_.sizes() != source.sizes() || noted_.strides() != source.strides()) {
-    view_ = Geometry(noted_);
+  source_ = std::make_unique<Source>();
+  source_->cast = true;
+  source_->dtype = tensor_.scalar_type();
+  if (tensor_.sizes() != source.sizes() || tensor_.strides() != source.strides()) {
+    source_->view = Geometry(tensor_);
   }
 }
 
 void SlotHooks::handle(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
                        const at::Tensor& source) {
   scope_ = nullptr;
-  source_ = Geometry(source);
-  dtype_ = noted_.scalar_type();
-  if (isViewAs(noted_, source)) {
-    Geometry noted(noted_);
-    if (!(noted == source_)) {
-      view_ = std::move(noted);
+  if (source_ == nullptr) {
+    source_ = std::make_unique<Source>();
+    source_->dtype = tensor_.scalar_type();
+  }
+  source_->geometry = Geometry(source);
+  if (isViewAs(tensor_, source)) {
+    Geometry noted(tensor_);
+    if (!(noted == source_->geometry)) {
+      source_->view = std::move(noted);
     }
   }
-  noted_.reset();
-  name_ = frame->program().described[value];
-  value_ = value;
-  element_ = element;
+  tensor_.reset();
+  source_->value = value;
+  source_->element = element;
   frame->addHandle(value);
-  frame_ = std::move(frame);
+  source_->frame = std::move(frame);
 }
 
 void SlotHooks::handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t element,
@@ -203,11 +230,13 @@ void SlotHooks::handleCast(std::shared_ptr<Frame> frame, int32_t value, int32_t 
 }
 
 void SlotHooks::observe(std::shared_ptr<SlotObserver> observer, int32_t slot) {
-  observer_ = std::move(observer);
-  slot_ = slot;
+  observed_ = std::make_unique<Observed>(Observed{std::move(observer), slot});
 }
 
-CaptureScope::CaptureScope() : outer_(t_scope), exceptions_(std::uncaught_exceptions()) {
+CaptureScope::CaptureScope(bool caller_has_hooks)
+    : outer_(t_scope),
+      exceptions_(std::uncaught_exceptions()),
+      caller_has_hooks_(caller_has_hooks) {
   t_scope = this;
 }
 
@@ -221,11 +250,16 @@ CaptureScope::~CaptureScope() {
     }
     if (std::uncaught_exceptions() > exceptions_) {
       slot->scope_ = nullptr;
-      slot->noted_ = slot->noted_.detach();
+      slot->tensor_ = slot->tensor_.detach();
     } else {
-      slot->keep("a tensor that an operator saved");
+      static const auto kName = std::make_shared<const std::string>("of an operator that failed");
+      slot->keep(kName);
     }
   }
+}
+
+bool CaptureScope::callerHasHooks() {
+  return g_engine_before->get_default_saved_variable_hooks() != nullptr;
 }
 
 void CaptureScope::end() {
@@ -233,16 +267,17 @@ void CaptureScope::end() {
     active_ = false;
     t_scope = outer_;
     for (const SlotHooks* slot : slots_) {
-      held_.push_back(slot->noted_);
+      held_.push_back(slot->tensor_);
     }
   }
 }
 
 std::vector<at::Tensor> CaptureScope::discard() {
-  std::vector<at::Tensor> noted = std::move(held_);
+  std::vector<at::Tensor> noted(std::make_move_iterator(held_.begin()),
+                                std::make_move_iterator(held_.end()));
   held_.clear();
   for (SlotHooks* slot : slots_) {
-    noted.push_back(std::move(slot->noted_));
+    noted.push_back(std::move(slot->tensor_));
   }
   return noted;
 }

@@ -29,6 +29,7 @@ std::vector<c10::IValue> Execution::run(std::vector<c10::IValue> arguments) {
   capture_ = c10::GradMode::is_enabled();
   if (capture_) {
     installCapture();
+    caller_has_hooks_ = CaptureScope::callerHasHooks();
     if (!recordsSlots()) {
       frame_ = std::make_shared<Frame>(program_);
     }
@@ -102,7 +103,7 @@ void Execution::runBranch(int32_t index) {
 
 void Execution::runCall(int32_t index) {
   const ProgramNode& node = program_->nodes[index];
-  std::vector<c10::IValue> inputs;
+  std::vector<c10::IValue> inputs = std::move(stack_);
   inputs.reserve(node.inputs.size());
   for (const int32_t value : node.inputs) {
     inputs.push_back(content(value));
@@ -110,33 +111,34 @@ void Execution::runCall(int32_t index) {
   if (observer_ != nullptr) {
     observer_->beforeNode(index);
   }
-  std::vector<c10::IValue> outputs;
-  if (capture_) {
-    if (frame_ != nullptr && node.recomputable) {
-      holdBoundaries(node);
-      keepGradientFlags(index, inputs);
-      if (at::globalContext().benchmarkCuDNN()) {
-        checkAutotuning(node.op, node.where, deviceOf(inputs));
-      }
-    }
-    CaptureScope scope;
-    outputs = call(index, std::move(inputs));
-    scope.end();
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      env_[node.outputs[i]] = std::move(outputs[i]);
-      bind(node.outputs[i], env_[node.outputs[i]]);
-    }
-    copyStatistics(index);
-    if (observer_ != nullptr) {
-      notifyAfter(index);
-    }
-    decideSlots(index, scope);
+  if (!capture_ || node.is_get_attribute) {
+    finishCall(index, call(index, std::move(inputs)));
     return;
   }
-  outputs = call(index, std::move(inputs));
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    env_[node.outputs[i]] = std::move(outputs[i]);
+  if (frame_ != nullptr && node.recomputable) {
+    holdBoundaries(node);
+    keepGradientFlags(index, inputs);
+    if (at::globalContext().benchmarkCuDNN()) {
+      checkAutotuning(node.op, node.where, deviceOf(inputs));
+    }
   }
+  CaptureScope scope(caller_has_hooks_);
+  std::vector<c10::IValue> outputs = call(index, std::move(inputs));
+  scope.end();
+  finishCall(index, std::move(outputs));
+  decideSlots(index, scope);
+}
+
+void Execution::finishCall(int32_t index, std::vector<c10::IValue> outputs) {
+  const ProgramNode& node = program_->nodes[index];
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    c10::IValue& output = env_[node.outputs[i]];
+    output = std::move(outputs[i]);
+    bind(node.outputs[i], output);
+  }
+  outputs.clear();
+  stack_ = std::move(outputs);
+  copyStatistics(index);
   if (observer_ != nullptr) {
     notifyAfter(index);
   }
@@ -208,7 +210,8 @@ void Execution::copyStatistics(int32_t index) {
 }
 
 void Execution::bind(int32_t value, const c10::IValue& bound) {
-  if (frame_ != nullptr && program_->kept[value] != 0 && program_->tensor[value] != 0) {
+  if (frame_ != nullptr && program_->recomputes && program_->kept[value] != 0 &&
+      program_->tensor[value] != 0) {
     noteKeptStorages(bound);
   }
 }
@@ -243,21 +246,24 @@ void Execution::drop(int32_t value) {
 
 void Execution::decideSlots(int32_t index, const CaptureScope& scope) {
   const ProgramNode& node = program_->nodes[index];
+  if (frame_ == nullptr || node.internals < 0) {
+    for (SlotHooks* slot : scope.slots()) {
+      decideSlot(index, *slot);
+    }
+    return;
+  }
   std::vector<bool> internals;
   for (size_t i = 0; i < scope.slots().size(); ++i) {
     SlotHooks& slot = *scope.slots()[i];
     const at::Tensor saved = slot.noted();
-    const bool regenerated = frame_ != nullptr && node.internals >= 0 && isInternal(node, saved);
-    internals.push_back(regenerated);
-    if (regenerated) {
+    internals.push_back(isInternal(node, saved));
+    if (internals.back()) {
       slot.handle(frame_, node.internals, static_cast<int32_t>(i), saved);
     } else {
       decideSlot(index, slot);
     }
   }
-  if (frame_ != nullptr && node.internals >= 0) {
-    frame_->keepInternals(index, std::move(internals));
-  }
+  frame_->keepInternals(index, std::move(internals));
 }
 
 /// Whether `saved` is the operator's own, shown by no value.
@@ -277,21 +283,23 @@ void Execution::decideSlot(int32_t index, SlotHooks& slot) {
     return;
   }
   const bool internal = found.value < 0;
-  const std::string name = internal ? "inside " + node.where : program_->described[found.value];
+  SlotHooks::Name name(program_, internal ? &node.inside : &program_->described[found.value]);
   const bool recomputable =
       !internal && program_->kept[found.value] == 0 && !isKeptStorage(*found.source);
   if (found.cast) {
     if (recomputable) {
       slot.handleCast(frame_, found.value, found.element, *found.source);
     } else if (external) {
-      slot.keepCast(*found.source, name);
+      slot.keepCast(*found.source, std::move(name));
     } else {
-      slot.keep(name);
+      slot.keep(std::move(name));
     }
   } else if (recomputable) {
     slot.handle(frame_, found.value, found.element, *found.source);
+  } else if (found.argument && !node.writes && slot.noted().is_same(*found.source)) {
+    slot.keepArgument(std::move(name));
   } else {
-    slot.keep(name);
+    slot.keep(std::move(name));
   }
 }
 
@@ -311,8 +319,8 @@ bool isOfWholeView(const std::string& autograd_node) {
 /// fewer dimensions, and its weight transposed): behind the views' gradient functions lies that of
 /// a cast whose only input is `source`.
 bool isCastOf(const at::Tensor& saved, const at::Tensor& source) {
-  if (!source.requires_grad() || saved.grad_fn() == nullptr || saved.device() != source.device() ||
-      saved.scalar_type() == source.scalar_type() ||
+  if (saved.scalar_type() == source.scalar_type() || !source.requires_grad() ||
+      saved.grad_fn() == nullptr || saved.device() != source.device() ||
       saved.storage().nbytes() != static_cast<size_t>(source.numel()) * saved.itemsize()) {
     return false;
   }
@@ -331,7 +339,7 @@ Execution::Match Execution::match(const ProgramNode& node, const at::Tensor& sav
     return best;
   }
   bool exact = false;
-  const auto look = [&](int32_t value) {
+  const auto look = [&](int32_t value, bool argument) {
     forEachTensor(content(value), [&](const at::Tensor& candidate, int32_t element) {
       if (exact || element == kNested) {
         return;
@@ -340,18 +348,18 @@ Execution::Match Execution::match(const ProgramNode& node, const at::Tensor& sav
         exact = saved.sizes() == candidate.sizes() && saved.strides() == candidate.strides() &&
                 saved.storage_offset() == candidate.storage_offset();
         if (exact || best.value < 0 || best.cast) {
-          best = {resolve(value), element, false, &candidate};
+          best = {resolve(value), element, false, argument, &candidate};
         }
       } else if (best.value < 0 && isCastOf(saved, candidate)) {
-        best = {resolve(value), element, true, &candidate};
+        best = {resolve(value), element, true, argument, &candidate};
       }
     });
   };
   for (const int32_t value : node.inputs) {
-    look(value);
+    look(value, true);
   }
   for (const int32_t value : node.outputs) {
-    look(value);
+    look(value, false);
   }
   return best;
 }

@@ -59,6 +59,7 @@ class Execution {
     int32_t value = -1;
     int32_t element = -1;
     bool cast = false;
+    bool argument = false;  ///< of the node
     const at::Tensor* source = nullptr;
   };
 
@@ -67,6 +68,7 @@ class Execution {
   void runCall(int32_t index);
   std::vector<c10::IValue> call(int32_t index, std::vector<c10::IValue> inputs);
   std::vector<c10::IValue> drawMask(int32_t index, const std::vector<c10::IValue>& inputs);
+  void finishCall(int32_t index, std::vector<c10::IValue> outputs);
   void copyStatistics(int32_t index);
   void notifyAfter(int32_t index);
   void decideSlots(int32_t index, const CaptureScope& scope);
@@ -92,7 +94,9 @@ class Execution {
   ExecutionObserver* observer_;
   std::shared_ptr<Frame> frame_;  ///< null with gradients off and while slots are recorded
   bool capture_ = false;
-  std::vector<c10::IValue> env_;  ///< by value id
+  bool caller_has_hooks_ = false;
+  std::vector<c10::IValue> env_;    ///< by value id
+  std::vector<c10::IValue> stack_;  ///< empty: memory for the next call's arguments
   std::vector<int32_t> redirect_;
   std::unordered_map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>>
       kept_storages_;

@@ -163,6 +163,7 @@ bool passReadsToArms(const RegionProgram& program, std::vector<char>& read) {
 void addDeaths(RegionProgram& program) { DeathFinder(program).run(); }
 
 void addBoundaries(RegionProgram& program) {
+  program.recomputes = std::find(program.kept.begin(), program.kept.end(), 0) != program.kept.end();
   std::vector<char> read(program.valueCount(), 0);
   for (auto i = static_cast<int32_t>(program.nodes.size()) - 1; i >= 0; --i) {
     addReplayInputs(program, program.nodes[i], read);

@@ -9,7 +9,7 @@ namespace remat::runtime {
 /// other.
 void addDeaths(RegionProgram& program);
 
-/// Fills recomputable, replay_inputs, boundary and boundaries_ending from `kept`.
+/// Fills recomputes, recomputable, replay_inputs, boundary and boundaries_ending from `kept`.
 void addBoundaries(RegionProgram& program);
 
 }  // namespace remat::runtime

@@ -13,7 +13,7 @@ std::vector<c10::IValue> callNode(const ProgramNode& node, std::vector<c10::IVal
     torch::jit::InterpreterState state(*node.code);
     state.run(stack);
   } else {
-    node.operation(stack);
+    (*node.operation)(stack);
   }
   return stack;
 }

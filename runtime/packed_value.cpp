@@ -7,12 +7,6 @@
 namespace remat::runtime {
 namespace {
 
-/// Inference tensors have no version, and autograd refuses to save them: whoever writes one leaves
-/// no trace, so a copy is held.
-at::Tensor savable(const at::Tensor& tensor) {
-  return tensor.is_inference() ? tensor.clone() : tensor.detach();
-}
-
 bool holdsNumbers(const c10::Type& element_type) {
   switch (element_type.kind()) {
     case c10::TypeKind::IntType:
@@ -42,6 +36,16 @@ at::Tensor withStrides(const at::Tensor& tensor, c10::IntArrayRef strides) {
 }
 
 }  // namespace
+
+at::Tensor savable(const at::Tensor& tensor) {
+  if (tensor.is_inference()) return tensor.clone();
+  // As autograd does for outputs. Wrappers of transforms refuse it, some of them.
+  static constexpr c10::DispatchKeySet kWrappers(
+      {c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
+       c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched,
+       c10::DispatchKey::Functionalize});
+  return tensor.key_set().has_any(kWrappers) ? tensor.detach() : tensor.tensor_data();
+}
 
 PackedValue::PackedValue(const c10::IValue& value) {
   if (value.isTensor() && value.toTensor().defined()) {

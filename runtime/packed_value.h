@@ -9,7 +9,11 @@
 
 namespace remat::runtime {
 
-/// A value that a frame or a slot holds for the backward. Tensors are held as autograd holds them:
+/// What autograd can save of `tensor`: detached (no cycle through the graph), with the same version
+/// counter; of an inference tensor, which has none and whose writers leave no trace, a copy.
+at::Tensor savable(const at::Tensor& tensor);
+
+/// A value that a frame holds for the backward. Tensors are held as autograd holds them:
 /// detached (no cycle through the graph), with the version they had, and through the hooks that the
 /// caller has installed; inference tensors, whose writers leave no trace, as a copy. Lists and
 /// tuples are held element by element, lists of numbers as a copy; anything else as it is.

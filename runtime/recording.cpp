@@ -141,8 +141,8 @@ class Recording::Recorder final : public ExecutionObserver,
       id = static_cast<int32_t>(profile_.slots.size());
       profile_.slots.push_back(entry);
     }
-    const std::string name =
-        what.value < 0 ? "a tensor of the recorded step" : program_->names[what.value];
+    const auto name = std::make_shared<const std::string>(
+        what.value < 0 ? "a tensor of the recorded step" : program_->names[what.value]);
     if (what.external != nullptr) {
       slot.keepCast(*what.external, name);  // as a region does
     } else {

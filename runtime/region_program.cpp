@@ -225,6 +225,7 @@ class Compiler {
     out.form = ordered.form;
     out.op = node->kind().toQualString();
     out.where = describe(*node);
+    out.inside = "inside " + out.where;
     if (ordered.form == NodeForm::kInside) {
       return;
     }
@@ -241,9 +242,7 @@ class Compiler {
       out.inputs.push_back(id(input));
     }
     out.is_mark = ir::isMark(*node);
-    if (out.is_mark) {
-      return;
-    }
+    if (out.is_mark) return;
     for (int32_t output : out.outputs) {
       program_->producer[output] = static_cast<int32_t>(index);
     }
@@ -275,7 +274,8 @@ class Compiler {
       out.is_get_attribute = true;
       out.attribute = node->s(c10::attr::name);
     } else if (hasOperation(order_.nodes[index])) {
-      out.operation = node->getOperation();
+      out.operation = operationOf(*node);
+      out.writes = node->schema().is_mutable();
     } else {
       compileThroughInterpreter(index, out);
     }
@@ -291,6 +291,16 @@ class Compiler {
     }
     const auto* schema = node.maybeSchema();
     return schema != nullptr && !schema->is_vararg() && !schema->is_varret();
+  }
+
+  std::shared_ptr<torch::jit::Operation> operationOf(const Node& node) {
+    const torch::jit::Operator& op = node.getOperator();
+    if (!op.isC10Op()) {  // may be made for this very node
+      return std::make_shared<torch::jit::Operation>(op.getOperation(&node));
+    }
+    auto& known = operations_[&op];
+    if (known == nullptr) known = std::make_shared<torch::jit::Operation>(op.getOperation(&node));
+    return known;
   }
 
   /// A node without an operation of its own: a graph of just that node (and, for a `with`
@@ -389,6 +399,8 @@ class Compiler {
   std::shared_ptr<RegionProgram> program_;
   ir::RegionOrder order_;
   std::vector<int32_t> alias_;  // value id → id of the value it renames
+  std::unordered_map<const torch::jit::Operator*, std::shared_ptr<torch::jit::Operation>>
+      operations_;
 };
 
 }  // namespace

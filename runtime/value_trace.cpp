@@ -42,7 +42,7 @@ class ValueTrace::Tracer final : public ExecutionObserver,
   void argument(int32_t /*value*/, const c10::IValue& /*content*/) override {}
   void beforeNode(int32_t /*node*/) override {}
   void slotSaved(SlotHooks& slot, const Saved& saved) override {
-    slot.keep("of " + program_->nodes[saved.node].where);
+    slot.keep(std::make_shared<const std::string>("of " + program_->nodes[saved.node].where));
   }
   void dropped(int32_t /*value*/) override {}
 

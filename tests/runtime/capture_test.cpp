@@ -47,7 +47,7 @@ class SlotCounter final : public ExecutionObserver {
   void dropped(int32_t) override {}
   void slotSaved(SlotHooks& slot, const Saved& saved) override {
     counts[saved.value < 0 ? "" : program_->names[saved.value]]++;
-    slot.keep("test");
+    slot.keep(std::make_shared<const std::string>("test"));
   }
 
   std::map<std::string, int> counts;

@@ -31,7 +31,7 @@ std::shared_ptr<const RegionProgram> compiled(const std::string& ir) {
   return compileRegion(*graph);
 }
 
-Names names(const RegionProgram& program, const std::vector<int32_t>& values) {
+Names names(const RegionProgram& program, c10::ArrayRef<int32_t> values) {
   Names result;
   for (const int32_t value : values) {
     result.insert(program.names[value]);
