@@ -142,6 +142,15 @@ def test_readme_with_cmake(mine, prefix):
     assert (mine / "mlp.remat.pt").exists()
 
 
+def test_readme_with_a_registered_pass(mine, prefix):
+    (mine / "mine.cpp").write_text(snippets("cpp")[1], encoding="utf-8")
+    (mine / "CMakeLists.txt").write_text(snippets("cmake")[0], encoding="utf-8")
+    configure(mine, mine / "build", prefix, libtorch())
+    run("cmake", "--build", mine / "build")
+    again = re.search(r"^(\d+) operators ran again$", run("build/mine", cwd=mine), re.MULTILINE)
+    assert int(again.group(1)) > 0
+
+
 def test_readme_with_pkg_config(mine, prefix):
     # pkg-config can't quote spaces within flags.
     (mine / "prefix").symlink_to(prefix)

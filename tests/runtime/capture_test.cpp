@@ -216,6 +216,45 @@ graph(%x : Tensor):
   EXPECT_EQ(liveBytes(), before);
 }
 
+TEST_F(CaptureTest, AnArgumentIsKeptAsItIsAndAResultDetached) {
+  const auto name = std::make_shared<const std::string>("of a test");
+  const at::Tensor x = randomTensor({3}, true).exp();
+  CaptureScope scope;
+  const at::Tensor y = (x * x).exp();
+  ASSERT_EQ(scope.slots().size(), 3U);
+  scope.end();
+  SlotHooks& argument = *scope.slots()[0];
+  SlotHooks& result = *scope.slots()[2];
+  argument.keepArgument(name);
+  result.keep(name);
+  EXPECT_TRUE(argument.call_unpack_hook().is_same(x));
+  EXPECT_TRUE(result.call_unpack_hook().is_alias_of(y));
+  EXPECT_EQ(result.call_unpack_hook().grad_fn(), nullptr);
+}
+
+/// An operator that writes its argument may save it as its result: kept as it is, it would own the
+/// node that owns its slot.
+TEST_F(CaptureTest, AWrittenArgumentHoldsNothingAlive) {
+  const auto graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::parseIR(R"(
+graph(%x : Tensor):
+  %h : Tensor = aten::mul(%x, %x)
+  %y : Tensor = aten::sigmoid_(%h)
+  return (%y)
+)",
+                      graph.get());
+  const auto program = compileRegion(*graph);
+  const at::Tensor x = randomTensor({3}, true);
+  const int64_t before = liveBytes();
+  {
+    const at::Tensor y = Execution(program).run({x})[0].toTensor();
+    const at::Tensor expected = 2.0 * x * y * (1.0 - y);
+    const at::Tensor actual = torch::autograd::grad({y.sum()}, {x}, {}, true)[0];
+    EXPECT_TRUE(at::allclose(actual, expected));
+  }
+  EXPECT_EQ(liveBytes(), before);
+}
+
 TEST_F(CaptureTest, OperatorsThatThrowLeaveNothingBehind) {
   const Module module = makeModule(R"(
 def forward(self, x: Tensor, y: Tensor) -> Tensor:
