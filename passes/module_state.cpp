@@ -110,7 +110,10 @@ void ModuleState::restore() {
   const at::NoGradGuard no_grad;
   for (Attribute& attribute : attributes_) {
     attribute.snapshot.restore();
-    attribute.owner.setattr(attribute.name, attribute.snapshot.value);
+    // Not setattr: it looks at the type of what is set, and a tensor may be undefined.
+    const auto& owner = attribute.owner;
+    owner._ivalue()->setSlot(owner.type()->getAttributeSlot(attribute.name),
+                             attribute.snapshot.value);
   }
   for (auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
 }

@@ -1,10 +1,12 @@
 #include "passes/typed_arguments.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 
+#include <functional>
 #include <string>
 
 #include "passes/remat.h"
@@ -29,12 +31,15 @@ at::Tensor tensorOf(const c10::TypePtr& type, const std::string& what) {
     refuse(what,
            "has the type " + type->repr_str() + ", which doesn't say sizes, dtype and device");
   }
-  at::Tensor made =
-      at::empty(*sizes, at::TensorOptions(*tensor->scalarType()).device(*tensor->device()));
   const at::NoGradGuard no_grad;
-  constexpr double kDeviation = 0.02;
-  if (made.is_floating_point() || made.is_complex()) return made.normal_(0, kDeviation);
-  return made.zero_();
+  at::Tensor made = at::zeros(*sizes, at::TensorOptions(*tensor->scalarType()));
+  if (made.is_floating_point() || made.is_complex()) {
+    constexpr double kDeviation = 0.02;
+    // A generator of its own: the program's random numbers stay as they are.
+    made.normal_(0, kDeviation,
+                 at::make_generator<at::CPUGeneratorImpl>(std::hash<std::string>()(what)));
+  }
+  return made.to(*tensor->device());
 }
 
 c10::IValue valueOf(const c10::TypePtr& type, const std::string& what) {

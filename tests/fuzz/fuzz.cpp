@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -76,8 +77,13 @@ void writeCase(const Report& fault, const std::string& folder) {
   });
   const std::string path = folder + "/seed" + std::to_string(fault.seed) + ".ir";
   const std::string text = describe(small, fault.seed);
-  std::ofstream(path) << "# " << fault.detail << "\n" << text.substr(text.find("# seed"));
-  std::printf("%s\n%s: written\n", sourceOf(small).c_str(), path.c_str());
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  std::ofstream file(path);
+  file << "# " << fault.detail << "\n" << text.substr(text.find("# seed"));
+  file.close();
+  std::printf("%s\n%s: %s\n", sourceOf(small).c_str(), path.c_str(),
+              file ? "written" : "can't be written");
 }
 
 void print(const Counts& counts, const Arguments& arguments) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -257,9 +258,16 @@ def load(
 
 def save(module: OptimizedModule, f: str | os.PathLike[str] | BinaryIO) -> None:
     """Writes a module that `optimize` gave, with what is known of it: `load`, `remat-opt` and any program that has the
-    runtime library read it."""
+    runtime library read it. A file of that name is replaced by the whole new one or stays as it was."""
     result = result_of(module)
-    torch.jit.save(module, f, _extra_files={_ANNOTATIONS: result.annotations} if result.changed else {})
+    extra_files = {_ANNOTATIONS: result.annotations} if result.changed else {}
+    if not isinstance(f, (str, os.PathLike)):
+        torch.jit.save(module, f, _extra_files=extra_files)
+        return
+    # Not to the file: where a disk is full, torch's writer ends the process.
+    archive = io.BytesIO()
+    torch.jit.save(module, archive, _extra_files=extra_files)
+    _replace(f, archive.getvalue())
 
 
 def save_plan(module: torch.nn.Module, path: str | os.PathLike[str]) -> None:
@@ -267,4 +275,18 @@ def save_plan(module: torch.nn.Module, path: str | os.PathLike[str]) -> None:
     text = result_of(module).plan
     if not text:
         raise RematError("the plan of a file is not known: keep it where the model is optimised")
-    Path(path).write_text(text, encoding="utf-8")
+    _replace(path, text.encode())
+
+
+def _replace(path: str | os.PathLike[str], content: bytes) -> None:
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():  # a device or a pipe, or an error
+        target.write_bytes(content)
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

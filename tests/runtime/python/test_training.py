@@ -2,6 +2,7 @@
 
 import copy
 import io
+import resource
 
 import pytest
 import remat
@@ -173,6 +174,18 @@ def test_files(tmp_path):
         remat.result_of(torch.jit.load(path))
     with pytest.raises(FileNotFoundError):
         remat.load(tmp_path / "none.pt")
+    whole = path.read_bytes()
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))  # as on a full disk
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            remat.save(optimized, path)
+        with pytest.raises(OSError, match="File too large"):
+            remat.save_plan(optimized, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert path.read_bytes() == whole
+    assert {file.name for file in tmp_path.iterdir()} == {"model.pt", "plain.pt"}
     (tmp_path / "text.pt").write_text("no model")
     with pytest.raises(remat.RematError, match=r"text\.pt: can't be loaded"):
         remat.load(tmp_path / "text.pt")
