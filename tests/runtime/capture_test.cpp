@@ -56,6 +56,12 @@ class SlotCounter final : public ExecutionObserver {
   std::shared_ptr<const RegionProgram> program_;
 };
 
+std::shared_ptr<const RegionProgram> compiled(const std::string& ir) {
+  torch::jit::Graph graph;
+  torch::jit::parseIR(ir, &graph);
+  return compileRegion(graph);
+}
+
 std::map<std::string, int> savedBy(const Module& module, const std::vector<IValue>& inputs) {
   const auto program = programOf(module);
   SlotCounter counter(program);
@@ -199,14 +205,11 @@ TEST_F(CaptureTest, WhatNobodyDecidedOnIsKept) {
 }
 
 TEST_F(CaptureTest, WhatAnOperatorThrowsAwayGoesWithItsNode) {
-  const auto graph = std::make_shared<torch::jit::Graph>();
-  torch::jit::parseIR(R"(
+  const auto program = compiled(R"(
 graph(%x : Tensor):
   %y : Tensor = capture_test::wasteful(%x)
   return (%y)
-)",
-                      graph.get());
-  const auto program = compileRegion(*graph);
+)");
   const at::Tensor x = randomTensor({3}, true);
   const int64_t before = liveBytes();
   {
@@ -235,15 +238,12 @@ TEST_F(CaptureTest, AnArgumentIsKeptAsItIsAndAResultDetached) {
 /// An operator that writes its argument may save it as its result: kept as it is, it would own the
 /// node that owns its slot.
 TEST_F(CaptureTest, AWrittenArgumentHoldsNothingAlive) {
-  const auto graph = std::make_shared<torch::jit::Graph>();
-  torch::jit::parseIR(R"(
+  const auto program = compiled(R"(
 graph(%x : Tensor):
   %h : Tensor = aten::mul(%x, %x)
   %y : Tensor = aten::sigmoid_(%h)
   return (%y)
-)",
-                      graph.get());
-  const auto program = compileRegion(*graph);
+)");
   const at::Tensor x = randomTensor({3}, true);
   const int64_t before = liveBytes();
   {
