@@ -20,6 +20,10 @@ inline constexpr const char* kRegenerateMark = "remat::regenerate";
 /// recomputes it for each.
 inline constexpr const char* kDropMark = "remat::drop";
 
+/// `remat::use(Tensor x) -> ()`: does nothing; counts as a reader of x with an effect of its own,
+/// so that nothing removes what made x.
+inline constexpr const char* kUse = "remat::use";
+
 /// `remat::checkpoint(Any self, str region, Any args, int version) -> Any`: runs method `region` of
 /// `self` on `(self, *args)`, keeping and recomputing as the method's marks say.
 inline constexpr const char* kCheckpoint = "remat::checkpoint";

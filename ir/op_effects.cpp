@@ -52,8 +52,8 @@ bool declaresAliases(const Node& node) {
 bool isFamiliar(const Node& node) {
   if (node.kind().is_aten() || node.kind().is_prim()) return true;
   const std::string op = node.kind().toQualString();
-  return isMark(node) || op == kDropoutMask || op == kDropout || op == kAttentionWeights ||
-         op == kAttention ||
+  return isMark(node) || op == kUse || op == kDropoutMask || op == kDropout ||
+         op == kAttentionWeights || op == kAttention ||
          std::find(std::begin(kWrittenCopies), std::end(kWrittenCopies), op) !=
              std::end(kWrittenCopies);
 }

@@ -3,8 +3,8 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cstddef>
 #include <mutex>
-#include <string>
 
 namespace remat {
 namespace {
@@ -84,7 +84,7 @@ struct ModuleState::Snapshot {
 
 struct ModuleState::Attribute {
   torch::jit::Module owner;
-  std::string name;
+  size_t slot;
   Snapshot snapshot;
 };
 
@@ -96,7 +96,7 @@ ModuleState::ModuleState(const torch::jit::Module& module) {
       if (type->getAttribute(slot)->is_module()) continue;
       const c10::IValue value = owner._ivalue()->getSlot(slot);
       if (value.isCustomClass() || value.isCapsule()) continue;  // can't be copied in general
-      attributes_.push_back({owner, type->getAttributeName(slot), Snapshot(value)});
+      attributes_.push_back({owner, slot, Snapshot(value)});
     }
   }
   for (const at::Tensor& parameter : module.parameters()) {
@@ -111,9 +111,7 @@ void ModuleState::restore() {
   for (Attribute& attribute : attributes_) {
     attribute.snapshot.restore();
     // Not setattr: it looks at the type of what is set, and a tensor may be undefined.
-    const auto& owner = attribute.owner;
-    owner._ivalue()->setSlot(owner.type()->getAttributeSlot(attribute.name),
-                             attribute.snapshot.value);
+    attribute.owner._ivalue()->setSlot(attribute.slot, attribute.snapshot.value);
   }
   for (auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
 }

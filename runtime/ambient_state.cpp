@@ -1,6 +1,7 @@
 #include "runtime/ambient_state.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -77,6 +78,7 @@ AmbientState AmbientState::current() {
     state.switches_[i] = (context.*kSwitches[i].get)();
   }
   state.reductions_ = {context.allowFP16ReductionCuBLAS(), context.allowBF16ReductionCuBLAS()};
+  state.threads_ = at::get_num_threads();
   state.deterministic_ = context.deterministicAlgorithms();
   state.deterministic_warn_only_ = context.deterministicAlgorithmsWarnOnly();
   state.device_ = currentAccelerator();
@@ -92,7 +94,8 @@ bool AmbientState::operator==(const AmbientState& other) const {
   }
   return autocast_cache_ == other.autocast_cache_ && default_dtype_ == other.default_dtype_ &&
          precisions_ == other.precisions_ && switches_ == other.switches_ &&
-         reductions_ == other.reductions_ && deterministic_ == other.deterministic_ &&
+         reductions_ == other.reductions_ && threads_ == other.threads_ &&
+         deterministic_ == other.deterministic_ &&
          deterministic_warn_only_ == other.deterministic_warn_only_ && device_ == other.device_;
 }
 
@@ -130,6 +133,9 @@ void AmbientState::apply() const {
   }
   if (context.allowBF16ReductionCuBLAS() != reductions_[1]) {
     context.setAllowBF16ReductionCuBLAS(reduces(reductions_[1]), splits(reductions_[1]));
+  }
+  if (at::get_num_threads() != threads_) {
+    at::set_num_threads(threads_);
   }
   if (context.deterministicAlgorithms() != deterministic_ ||
       context.deterministicAlgorithmsWarnOnly() != deterministic_warn_only_) {

@@ -10,9 +10,9 @@ namespace remat::runtime {
 
 /// What beside its arguments decides what an operator computes: autocast of each device type (on or
 /// off, dtype), default dtype, precision of float32 matmuls, convolutions and RNNs (TF32,
-/// bfloat16), deterministic algorithms, switches that choose between kernels, and which of several
-/// accelerators is current: what `device="cuda"` means. Taken in the forward, put in place around a
-/// replay.
+/// bfloat16), deterministic algorithms, switches that choose between kernels, how many threads
+/// share a sum, and which of several accelerators is current: what `device="cuda"` means. Taken in
+/// the forward, put in place around a replay.
 class AmbientState {
  public:
   /// The calling thread's present state.
@@ -38,6 +38,7 @@ class AmbientState {
   std::array<at::Float32Precision, 6> precisions_{};
   std::array<bool, 13> switches_{};
   std::array<at::CuBLASReductionOption, 2> reductions_{};  ///< of float16 and bfloat16 matmuls
+  int threads_ = 1;                                        ///< of kernels on the CPU
   bool deterministic_ = false;
   bool deterministic_warn_only_ = false;
   std::optional<c10::Device> device_;  ///< none where there is no accelerator

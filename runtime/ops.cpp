@@ -155,6 +155,9 @@ const torch::jit::RegisterOperators kOperators({
     Operator(
         "remat::drop.list(Tensor(a)[] x) -> Tensor(a)[]", [](Stack&) {},
         c10::AliasAnalysisKind::FROM_SCHEMA),
+    Operator(
+        "remat::use(Tensor x) -> ()", [](Stack& stack) { torch::jit::drop(stack, 1); },
+        c10::AliasAnalysisKind::CONSERVATIVE),
     Operator("remat::dropout_mask(Tensor x, float p, bool train) -> Tensor", dropoutMaskOp,
              c10::AliasAnalysisKind::CONSERVATIVE),
     Operator("remat::dropout(Tensor(a) x, Tensor mask, float p, bool train) -> Tensor(a)",

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <unordered_set>
 
 #include "ir/location.h"
 #include "ir/mark_nodes.h"
@@ -13,6 +12,7 @@
 #include "ir/replay_safety.h"
 #include "ir/verifier.h"
 #include "runtime/liveness.h"
+#include "runtime/node_operation.h"
 
 namespace remat::runtime {
 namespace {
@@ -91,43 +91,6 @@ bool choosesKernelByGradients(const Node& node) {
       return false;
   }
 }
-
-/// What nodes read from outside of themselves, in the order of first use.
-class CaptureCollector {
- public:
-  void add(Node* node) {
-    for (Value* input : node->inputs()) {
-      use(input);
-    }
-    for (Block* block : node->blocks()) {
-      for (Value* input : block->inputs()) {
-        inside_.insert(input);
-      }
-      for (Node* inner : block->nodes()) {
-        add(inner);
-      }
-      for (Value* output : block->outputs()) {
-        use(output);
-      }
-    }
-    for (Value* output : node->outputs()) {
-      inside_.insert(output);
-    }
-  }
-
-  std::vector<Value*> take() { return std::move(inputs_); }
-
- private:
-  void use(Value* value) {
-    if (inside_.count(value) == 0 && seen_.insert(value).second) {
-      inputs_.push_back(value);
-    }
-  }
-
-  std::unordered_set<Value*> inside_;
-  std::unordered_set<Value*> seen_;
-  std::vector<Value*> inputs_;
-};
 
 class Compiler {
  public:
@@ -274,76 +237,29 @@ class Compiler {
       out.is_get_attribute = true;
       out.attribute = node->s(c10::attr::name);
     } else if (hasOperation(order_.nodes[index])) {
-      out.operation = operationOf(*node);
+      out.operation = operations_.of(*node);
       out.writes = node->schema().is_mutable();
     } else {
       compileThroughInterpreter(index, out);
     }
   }
 
-  /// Whether calling the node's operator does what the interpreter does. Of prim::RaiseException,
-  /// aten::warn and others the interpreter has its own way, whatever is registered.
-  static bool hasOperation(const ir::OrderedNode& ordered) {
-    const Node& node = *ordered.node;
-    if (ordered.form != NodeForm::kOperator || node.maybeOperator() == nullptr ||
-        node.kind().is_prim() || node.kind() == c10::aten::warn) {
-      return false;
-    }
-    const auto* schema = node.maybeSchema();
-    return schema != nullptr && !schema->is_vararg() && !schema->is_varret();
-  }
-
-  std::shared_ptr<torch::jit::Operation> operationOf(const Node& node) {
-    const torch::jit::Operator& op = node.getOperator();
-    if (!op.isC10Op()) {  // may be made for this very node
-      return std::make_shared<torch::jit::Operation>(op.getOperation(&node));
-    }
-    auto& known = operations_[&op];
-    if (known == nullptr) known = std::make_shared<torch::jit::Operation>(op.getOperation(&node));
-    return known;
-  }
-
-  /// A node without an operation of its own: a graph of just that node (and, for a `with`
-  /// statement, all that is inside), whose inputs are everything it reads.
+  /// A node without an operation of its own, and all that is inside of a `with` statement.
   void compileThroughInterpreter(size_t index, ProgramNode& out) {
     std::vector<Node*> nodes{order_.nodes[index].node};
     for (size_t i = index + 1; i < order_.nodes.size() && order_.nodes[i].form == NodeForm::kInside;
          ++i) {
       nodes.push_back(order_.nodes[i].node);
     }
-    CaptureCollector collector;
-    for (Node* node : nodes) {
-      collector.add(node);
-    }
-    auto graph = std::make_shared<Graph>();
-    std::unordered_map<Value*, Value*> mapped;
+    const InterpretedNodes interpreted = interpretedNodes(nodes);
     out.inputs.clear();
-    for (Value* input : collector.take()) {
-      mapped[input] = graph->addInput()->copyMetadata(input);
-      out.inputs.push_back(id(input));
-    }
+    for (const Value* input : interpreted.inputs) out.inputs.push_back(id(input));
     out.outputs.clear();
-    std::unordered_set<Node*> group(nodes.begin(), nodes.end());
-    for (Node* node : nodes) {
-      Node* clone =
-          graph->insertNode(graph->createClone(node, [&](Value* v) { return mapped.at(v); }));
-      for (size_t i = 0; i < node->outputs().size(); ++i) {
-        Value* output = node->outputs()[i];
-        mapped[output] = clone->outputs()[i];
-        if (nodes.size() > 1 && !usedOutside(output, group)) {
-          continue;
-        }
-        graph->registerOutput(clone->outputs()[i]);
-        out.outputs.push_back(id(output));
-        program_->producer[id(output)] = static_cast<int32_t>(index);
-      }
+    for (const Value* output : interpreted.outputs) {
+      out.outputs.push_back(id(output));
+      program_->producer[id(output)] = static_cast<int32_t>(index);
     }
-    out.code = std::make_shared<torch::jit::Code>(graph, "remat");
-  }
-
-  static bool usedOutside(const Value* value, const std::unordered_set<Node*>& group) {
-    return std::any_of(value->uses().begin(), value->uses().end(),
-                       [&](const torch::jit::Use& use) { return group.count(use.user) == 0; });
+    out.code = std::make_shared<torch::jit::Code>(interpreted.graph, "remat");
   }
 
   void decideKept() {
@@ -399,8 +315,7 @@ class Compiler {
   std::shared_ptr<RegionProgram> program_;
   ir::RegionOrder order_;
   std::vector<int32_t> alias_;  // value id → id of the value it renames
-  std::unordered_map<const torch::jit::Operator*, std::shared_ptr<torch::jit::Operation>>
-      operations_;
+  Operations operations_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "ir/names.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "tools/archive.h"
 #include "tools/errors.h"
 
@@ -170,6 +171,14 @@ void writeModel(const torch::jit::Module& module,
         return bytes;
       },
       extra);
+  out.finish();
+}
+
+void copyModel(const std::string& path, AtomicFile& out) {
+  const auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                                /*RequiresNullTerminator=*/false);
+  if (!file) throw refused(path + ": can't be read: " + file.getError().message());
+  out.write((*file)->getBufferStart(), (*file)->getBufferSize());
   out.finish();
 }
 

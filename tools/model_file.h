@@ -39,4 +39,8 @@ void writeModel(const torch::jit::Module& module,
                 const std::unordered_map<std::string, std::string>& extra_files,
                 const ir::Annotations* annotations, AtomicFile& out);
 
+/// Writes the bytes of the file `path` into `out`: TorchScript's loader leaves out what nothing
+/// reads, so that what was loaded and saved again can train otherwise. Throws ToolError.
+void copyModel(const std::string& path, AtomicFile& out);
+
 }  // namespace remat::tools

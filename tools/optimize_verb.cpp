@@ -150,10 +150,15 @@ void writeFiles(const OptimizeArguments& arguments, const Session& session, bool
   result.annotations.tool_version = kToolVersion;
   // verify holds a file to its budget; as low as reachable is none.
   if (!bounded) result.annotations.budget = 0;
-  const torch::jit::Module module =
-      c10::Device(session.step.device).is_cpu() ? result.module : onCpu(result.module);
-  writeModel(module, session.file.extra_files, result.changed ? &result.annotations : nullptr,
-             files.add(arguments.output));
+  AtomicFile& output = files.add(arguments.output);
+  if (!result.changed && ir::optimizedMethods(session.file.module).empty()) {
+    copyModel(arguments.run.model, output);
+  } else {
+    const torch::jit::Module module =
+        c10::Device(session.step.device).is_cpu() ? result.module : onCpu(result.module);
+    writeModel(module, session.file.extra_files, result.changed ? &result.annotations : nullptr,
+               output);
+  }
   files.commit();
 }
 

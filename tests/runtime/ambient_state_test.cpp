@@ -53,6 +53,8 @@ std::vector<Item> items() {
       precision("mkldnn conv", Float32Backend::MKLDNN, Float32Op::CONV, Float32Precision::BF16),
       precision("cuda matmul", Float32Backend::CUDA, Float32Op::MATMUL, Float32Precision::TF32),
       precision("cuda conv", Float32Backend::CUDA, Float32Op::CONV, Float32Precision::TF32),
+      {"two threads", [](bool on) { at::set_num_threads(on ? 2 : 1); },
+       [] { return at::get_num_threads() == 2; }},
       {"deterministic", [](bool on) { context().setDeterministicAlgorithms(on, false); },
        [] { return context().deterministicAlgorithms(); }},
       {"mkldnn off", [](bool on) { context().setUserEnabledMkldnn(!on); },

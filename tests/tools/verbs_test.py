@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -179,7 +180,7 @@ def test_nothing_to_gain(tmp_path):
     model, out, result = optimize(tmp_path, "linear", "script", "min")
     assert not result["changed"] and result["reason_unchanged"]
     assert remat_opt.succeed("dump", out) == remat_opt.succeed("dump", model)
-    assert "remat" not in torch.jit.load(str(out)).code
+    assert pathlib.Path(out).read_bytes() == pathlib.Path(model).read_bytes()
     text = remat_opt.succeed("optimize", model, "-o", out, "--input", models.ROWS, "--budget", "min")
     assert "nothing to gain" in text
 
