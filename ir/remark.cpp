@@ -42,7 +42,7 @@ const char* remedyFor(Reason reason) {
     case Reason::kSideEffect:
       return "move it out of forward";
     case Reason::kUnknownOp:
-      return "--allow-op; unroll the loop (tracing, or a loop over a ModuleList)";
+      return "allow-op; unroll the loop (tracing, or a loop over a ModuleList)";
     case Reason::kDataDependentShape:
       return "multiply by a mask instead";
     case Reason::kEscapingAlias:

@@ -63,6 +63,46 @@ std::shared_ptr<Graph> preparedCopy(Graph& graph, bool on_cpu) {
   return prepared;
 }
 
+/// The first call of a method or function that is not inlined; null where there is none.
+const Node* findCall(const torch::jit::Block& block) {
+  for (const Node* node : block.nodes()) {
+    if (node->kind() == c10::prim::CallMethod || node->kind() == c10::prim::CallFunction)
+      return node;
+    for (const torch::jit::Block* inner : node->blocks()) {
+      if (const Node* found = findCall(*inner)) return found;
+    }
+  }
+  return nullptr;
+}
+
+/// Throws RematError where `graph`, or what is given for its inputs, is nothing to work on.
+void checkGraph(const std::shared_ptr<Graph>& graph, const std::vector<c10::IValue>& arguments) {
+  if (graph == nullptr) throw RematError("there is no graph: the pointer is null");
+  if (const Node* call = findCall(*graph->block())) {
+    throw RematError("the graph calls " +
+                     (call->hasAttribute(c10::attr::name) ? "the method " + call->s(c10::attr::name)
+                                                          : std::string("a function")) +
+                     ", which is not inlined: run torch::jit::Inline on it before");
+  }
+  if (arguments.empty()) return;
+  if (arguments.size() != graph->inputs().size()) {
+    throw RematError("the graph takes " + std::to_string(graph->inputs().size()) +
+                     " arguments, self included, and " + std::to_string(arguments.size()) +
+                     " were given");
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Value* input = graph->inputs()[i];
+    const bool object = input->type()->kind() == c10::TypeKind::ClassType;
+    // Of sizes the graph may say others; of classes, one of the same name.
+    const bool fits = object ? arguments[i].isObject()
+                             : arguments[i].type()->isSubtypeOf(*c10::unshapedType(input->type()));
+    if (fits) continue;
+    throw RematError("argument " + std::to_string(i) + ", for %" + input->debugName() + ", is a " +
+                     arguments[i].type()->repr_str() + ", and the graph takes a " +
+                     c10::unshapedType(input->type())->repr_str() + " there");
+  }
+}
+
 /// Everything in `graph` gives way to a call of `region`.
 void replaceByRegion(Graph& graph, const std::shared_ptr<Graph>& region) {
   std::vector<c10::TypePtr> types;
@@ -85,19 +125,16 @@ CheckpointingResult ActivationCheckpointing(const std::shared_ptr<Graph>& graph,
                                             const OptimizeOptions& options,
                                             const std::vector<c10::IValue>& arguments) {
   runtime::initialize();
+  checkGraph(graph, arguments);
   CheckpointingResult result;
   if (callsRegions(*graph->block())) {
-    result.reason_unchanged = "it is checkpointed already";
+    result.reason_unchanged =
+        "it is checkpointed already, by a pass that ran before: the budget of that one holds";
     return result;
   }
   if (graph->outputs().empty()) {
     result.reason_unchanged = "it returns nothing, so there is nothing to train";
     return result;
-  }
-  if (!arguments.empty() && arguments.size() != graph->inputs().size()) {
-    throw RematError("the graph takes " + std::to_string(graph->inputs().size()) +
-                     " arguments, self included, and " + std::to_string(arguments.size()) +
-                     " were given");
   }
   const bool with_self = takesSelf(*graph);
   std::vector<c10::IValue> inputs = arguments.empty() ? typedArguments(*graph) : arguments;
@@ -122,8 +159,11 @@ CheckpointingResult ActivationCheckpointing(const std::shared_ptr<Graph>& graph,
   return result;
 }
 
-std::function<void(std::shared_ptr<Graph>&)> makePass(const OptimizeOptions& options) {
-  return [options](std::shared_ptr<Graph>& graph) { ActivationCheckpointing(graph, options); };
+std::function<void(std::shared_ptr<Graph>&)> makePass(const OptimizeOptions& options,
+                                                      const std::vector<c10::IValue>& arguments) {
+  return [options, arguments](std::shared_ptr<Graph>& graph) {
+    ActivationCheckpointing(graph, options, arguments);
+  };
 }
 
 }  // namespace remat

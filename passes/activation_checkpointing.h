@@ -31,10 +31,11 @@ struct CheckpointingResult {
 /// may run afterwards.
 ///
 /// The plan needs a profile. `options.profile_json` gives one; else a few training steps of the
-/// graph are run here, on `arguments`, one for each of the graph's inputs (a module's parameters,
-/// buffers, flags and gradients are put back). Without arguments they are made up by the types of
-/// the graph's values, which must say sizes then, as an executor's profiling leaves them
-/// (passes/typed_arguments.h).
+/// graph are run here, on `arguments`, one for each of the graph's inputs, self included (a
+/// module's parameters, buffers, flags and gradients are put back). Without arguments they are made
+/// up by the types of the graph's values, which must say sizes then, as an executor's profiling
+/// leaves them (passes/typed_arguments.h); with a profile, too: what requires gradients is seen
+/// from them.
 ///
 /// `options.method`, `measure`, `profile_batches`, `plan_json` and `report` play no part. Where
 /// nothing is to be gained the graph stays as it was. Throws BudgetError, StepError (the graph
@@ -43,7 +44,9 @@ CheckpointingResult ActivationCheckpointing(const std::shared_ptr<torch::jit::Gr
                                             const OptimizeOptions& options,
                                             const std::vector<c10::IValue>& arguments = {});
 
-/// The pass as a torch::jit::GraphPass, for pipelines of passes.
-std::function<void(std::shared_ptr<torch::jit::Graph>&)> makePass(const OptimizeOptions& options);
+/// The pass as a torch::jit::GraphPass, for pipelines of passes; `arguments` as above, for graphs
+/// whose values don't say all of their types.
+std::function<void(std::shared_ptr<torch::jit::Graph>&)> makePass(
+    const OptimizeOptions& options, const std::vector<c10::IValue>& arguments = {});
 
 }  // namespace remat

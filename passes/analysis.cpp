@@ -9,7 +9,9 @@
 #include "ir/location.h"
 #include "ir/outline.h"
 #include "ir/region_order.h"
+#include "ir/torch_error.h"
 #include "ir/verifier.h"
+#include "passes/check_options.h"
 #include "passes/choices.h"
 #include "passes/extrapolate.h"
 #include "passes/frozen_layers.h"
@@ -43,6 +45,26 @@ void say(const OptimizeOptions& options, const std::string& text) {
   }
 }
 
+/// What `run` gives, a step of the model as it is: where it fails, that is why.
+template <typename Run>
+StepOutcome ownStep(const Run& run) {
+  const auto refuse = [](const std::exception& error) -> StepOutcome {
+    throw StepError("the model's own training step fails, before anything is changed: " +
+                    ir::oneLine(error));
+  };
+  try {
+    return run();
+  } catch (const StepError&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    return refuse(error);
+  } catch (const std::runtime_error& error) {  // TorchScript's interpreter
+    return refuse(error);
+  }
+}
+
 /// The original's step with TorchScript's optimisation off and on, and the better of the two: the
 /// second step of each kind that counts, with optimisation on the fourth (its plans change until
 /// the third).
@@ -55,21 +77,13 @@ int64_t measureOriginal(TrainingStep& step, ModuleState& state, const OptimizeOp
       say(options, std::string("measuring the original, optimisation ") +
                        (optimized ? "on" : "off") + ", step " + std::to_string(i + 1) + " of " +
                        std::to_string(steps));
-      outcome = step.run(options.method, false);
+      const auto run = [&] { return step.run(options.method, false); };
+      outcome = optimized ? run() : ownStep(run);
     }
     state.restore();
     return outcome.peak_bytes;
   };
-  int64_t plain = 0;
-  try {
-    plain = measure(/*optimized=*/false);
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    throw StepError(
-        std::string("the model's own training step fails, before anything is changed: ") +
-        error.what_without_backtrace());
-  }
+  const int64_t plain = measure(/*optimized=*/false);
   try {
     return std::min(plain, measure(/*optimized=*/true));
   } catch (const StepError&) {
@@ -308,6 +322,7 @@ void judge(Analysis& analysis, const std::vector<c10::IValue>& inputs,
 Analysis analyzeGraph(const std::shared_ptr<torch::jit::Graph>& prepared,
                       const torch::jit::Module& module, bool takes_self,
                       const std::vector<c10::IValue>& inputs, const OptimizeOptions& options) {
+  checkOptions(options);
   checkAllowedOps(options);
   runtime::installMemoryStatistics();
   Analysis analysis;
@@ -332,6 +347,7 @@ Analysis analyze(const torch::jit::Module& module, const std::vector<c10::IValue
   if (!module.find_method(options.method)) {
     throw RematError("the model has no method " + options.method);
   }
+  checkOptions(options);
   checkAllowedOps(options);
   runtime::installMemoryStatistics();
   Analysis analysis;

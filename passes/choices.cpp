@@ -56,16 +56,16 @@ bool matchesModule(const std::string& glob, const std::string& path) {
 }
 
 std::string wrongChoice(const std::set<std::string>& paths, const OptimizeOptions& options) {
-  std::string wrong = unmatched("--keep", options.keep_modules, paths, options.method);
+  std::string wrong = unmatched("keep", options.keep_modules, paths, options.method);
   if (wrong.empty()) {
-    wrong = unmatched("--recompute", options.recompute_modules, paths, options.method);
+    wrong = unmatched("recompute", options.recompute_modules, paths, options.method);
   }
   if (!wrong.empty()) return wrong;
   for (const std::string& path : paths) {
     const std::string* keep = matching(options.keep_modules, path);
     const std::string* recompute = matching(options.recompute_modules, path);
     if (keep == nullptr || recompute == nullptr) continue;
-    return "--keep '" + *keep + "' and --recompute '" + *recompute + "' both match module " +
+    return "keep '" + *keep + "' and recompute '" + *recompute + "' both match module " +
            (path.empty() ? "code outside of submodules" : path) + "; let one of them leave it out";
   }
   return "";

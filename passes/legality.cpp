@@ -130,8 +130,8 @@ class Judge {
              "the sizes of " + verdict_->op + "'s result depend on its data");
     }
     if (!data_dependent && verdict_->refusals.empty() && !table_.isKnown(verdict_->op)) {
-      refuse(Reason::kUnknownOp, "nothing is known of " + verdict_->op + " (--allow-op " +
-                                     verdict_->op + " admits it)");
+      refuse(Reason::kUnknownOp,
+             "nothing is known of " + verdict_->op + " (allow-op " + verdict_->op + " admits it)");
     }
     judgeAliases(node);
     if (!verdict_->refusals.empty()) return;

@@ -127,7 +127,7 @@ ir::Plan planOf(const SavedPlan& saved, const PlanningInput& input) {
     const bool is_free = free.count(static_cast<int32_t>(storage)) > 0;
     if (decision != ir::kKeep && !is_free && profile.storages[storage].bytes > 0) {
       fail("it recomputes " + name +
-           ", which may not be recomputed here; use the --allow-op that it was made with");
+           ", which may not be recomputed here; allow the operators that it was made with");
     }
     if (is_free) keep[storage] = static_cast<char>(decision);
   }

@@ -12,6 +12,7 @@
 
 #include "passes/activation_checkpointing.h"
 #include "passes/autocast_off.h"
+#include "passes/check_options.h"
 #include "passes/module_state.h"
 #include "passes/training_step.h"
 #include "passes/value_tensors.h"
@@ -40,7 +41,8 @@ class Pass {
     const auto done = c10::make_scope_exit([&] { running_ = false; });
     if (graph->inputs().empty() || !graph->inputs()[0]->type()->is_module()) {
       say("a part of a method, such as the forward half of a differentiable graph, is left as it "
-          "is: call remat::warmUp before training, so that the method is seen whole");
+          "is: call remat::warmUp before training, so that the method is seen whole, and once more "
+          "inside of the autocast scope if training has one");
       return;
     }
     try {
@@ -92,6 +94,7 @@ thread_local bool Pass::running_ = false;
 }  // namespace
 
 unsigned registerPass(const OptimizeOptions& options) {
+  checkOptions(options);
   const auto pass = std::make_shared<Pass>(options);
   return torch::jit::registerPrePass(
       [pass](std::shared_ptr<torch::jit::Graph>& graph) { (*pass)(graph); });

@@ -13,6 +13,7 @@
 #include "ir/dump.h"
 #include "ir/outline.h"
 #include "passes/blockers.h"
+#include "passes/check_options.h"
 #include "passes/choices.h"
 #include "passes/evaluated_plan.h"
 #include "passes/graph_hash.h"
@@ -78,11 +79,21 @@ ir::Plan minimumPlan(Planner& planner) {
   return plan;
 }
 
+/// Of one forward: where a plan may recompute this much more than the least, it is searched on.
+constexpr double kWideGap = 0.03;
+
 /// What planCurve names as the lowest reachable peak can be asked for: where a plan for these bytes
-/// isn't found, the search goes as it goes there.
+/// isn't found, the search goes as it goes there. What it finds on its way to the lowest peak
+/// counts as well, where the first search left much room.
 ir::Plan planForBytes(Planner& planner, const PlanningInput& input, int64_t bytes) {
   ir::Plan plan = planner.plan(bytes);
-  if (plan.predicted_peak <= bytes) return plan;
+  if (plan.predicted_peak <= bytes && plan.gap() <= kWideGap) return plan;
+  if (plan.predicted_peak <= bytes) {
+    const double seconds = plan.planning_seconds + minimumPlan(planner).planning_seconds;
+    plan = planner.known(bytes);
+    plan.planning_seconds = seconds;
+    return plan;
+  }
   Planner anew(input);
   ir::Plan lowest = minimumPlan(anew);
   if (lowest.predicted_peak <= bytes) lowest = anew.plan(bytes);
@@ -218,7 +229,7 @@ std::string budgetsMissed(const std::vector<int64_t>& budgets, int64_t reachable
          bytesText(reachable, ir::Rounding::kUp) + ", predicted; ask for " +
          (reserve > 0 ? bytesText(reachable + reserve, ir::Rounding::kUp) + " with that reserve"
                       : std::string("that much")) +
-         " or --budget min, or use a smaller batch" + blockers;
+         " or for the lowest (min), or use a smaller batch" + blockers;
 }
 
 std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
@@ -228,6 +239,7 @@ std::string blockersOf(const Analysis& analysis, const ir::Plan& plan,
 
 std::vector<ir::Plan> planCurve(const Analysis& analysis, const std::vector<Budget>& budgets,
                                 const OptimizeOptions& options) {
+  for (const Budget& budget : budgets) checkBudget(budget);
   const PlanningInput input = planningInput(analysis, options);
   Planner planner(input);
   const ir::Plan lowest = minimumPlan(planner);
@@ -298,7 +310,7 @@ OptimizeResult optimize(const torch::jit::Module& module, const std::vector<c10:
   const int64_t asked = bounded ? budgetBytes(options.budget, analysis, options) : 0;
   if (bounded && asked == 0) {
     throw BudgetError("the reserve of " + ir::formatBytes(options.reserve_bytes) +
-                          " takes the whole budget; lower --reserve or raise the budget",
+                          " takes the whole budget; lower the reserve or raise the budget",
                       0);
   }
   Budget budget = options.budget;

@@ -3,42 +3,20 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ir/annotations.h"
 #include "ir/plan.h"
 #include "ir/profile.h"
 #include "ir/remark.h"
+#include "passes/errors.h"
 #include "passes/extrapolate.h"
 #include "passes/options.h"
 #include "passes/plan_file.h"
 #include "passes/plan_report.h"
 
 namespace remat {
-
-/// The caller's mistake: what was wrong, where, and what to do.
-class RematError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// The budget can't be met; `what` names the smallest reachable peak.
-class BudgetError : public RematError {
- public:
-  BudgetError(const std::string& what, int64_t minimum_peak, std::string blockers = "")
-      : RematError(what), minimum_peak(minimum_peak), blockers(std::move(blockers)) {}
-  int64_t minimum_peak;  ///< bytes
-  std::string blockers;  ///< what of it can't be recomputed, see blockersText; may be empty
-};
-
-/// OptimizeOptions::keep_modules or recompute_modules don't fit the model.
-class ChoiceError : public RematError {
- public:
-  using RematError::RematError;
-};
 
 /// `the budget of 5.3 MB (5350000 bytes) can't be met: the lowest reachable peak of forward is 5.4
 /// MB (5380000 bytes), predicted; …`, with `blockers` (blockersText) behind. Budgets, from which a

@@ -188,7 +188,7 @@ void TrainingStep::learn(const Forward& forward) {
     if (!logits.defined()) {
       throw StepError(
           "the output holds no floating-point tensor of two or more dimensions that requires grad, "
-          "which a cross-entropy loss needs: leave --loss out");
+          "which a cross-entropy loss needs: train without a loss");
     }
     seeds->targets = randomTargets(logits.detach(), generator);
   } else {
@@ -201,7 +201,7 @@ void TrainingStep::learn(const Forward& forward) {
     if (seeds->gradients.empty()) {
       throw StepError(
           "the output holds no floating-point tensor that requires grad, so there is nothing to "
-          "train: let a parameter or an input (:grad) require grad");
+          "train: let a parameter or an input require grad (remat-opt: x:grad)");
     }
   }
   seeds_ = std::move(seeds);

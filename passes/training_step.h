@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "passes/errors.h"
 #include "passes/options.h"
 
 namespace torch::autograd {
@@ -17,12 +17,6 @@ struct Edge;
 }
 
 namespace remat {
-
-/// The model's output gives a training step nothing to work with; says what to do.
-class StepError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// What one training step left behind. Tensors are copies in memory that is not counted, so that
 /// taking them changes no peak; of a step on another device they lie on the CPU.

@@ -20,8 +20,7 @@ using torch::jit::Value;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {
   throw RematError(what + " " + why +
-                   ": run the model a few times with gradients off before, give arguments, or give "
-                   "a profile");
+                   ": run the model a few times with gradients off before, or give arguments");
 }
 
 at::Tensor tensorOf(const c10::TypePtr& type, const std::string& what) {
@@ -39,7 +38,8 @@ at::Tensor tensorOf(const c10::TypePtr& type, const std::string& what) {
     made.normal_(0, kDeviation,
                  at::make_generator<at::CPUGeneratorImpl>(std::hash<std::string>()(what)));
   }
-  return made.to(*tensor->device());
+  made = made.to(*tensor->device());
+  return made.requires_grad_(tensor->requiresGrad().value_or(false));
 }
 
 c10::IValue valueOf(const c10::TypePtr& type, const std::string& what) {

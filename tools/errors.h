@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "ir/torch_error.h"
+
 namespace remat::tools {
 
 /// What the tool's exit codes mean.
@@ -25,8 +27,6 @@ class ToolError : public std::runtime_error {
 inline ToolError refused(const std::string& message) { return {kRefused, message}; }
 inline ToolError usage(const std::string& message) { return {kUsage, message}; }
 
-/// What an error from LibTorch says, in one line: without the C++ backtrace, and of an error inside
-/// a TorchScript method only the cause.
-std::string oneLine(const std::exception& error);
+using ir::oneLine;
 
 }  // namespace remat::tools

@@ -18,7 +18,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here
 readonly root=$here/..
 readonly public_headers=(
-  passes/remat.h passes/activation_checkpointing.h passes/register_pass.h passes/options.h
+  passes/remat.h passes/activation_checkpointing.h passes/register_pass.h passes/options.h passes/errors.h
   ir/plan.h ir/remark.h runtime/runtime.h
 )
 
@@ -43,7 +43,7 @@ start() {
 }
 finish() {
   chmod "$2" "$temporary"
-  mv -f -- "$temporary" "$1" || die "can't write $1 (see above)"
+  mv -fT -- "$temporary" "$1" || die "can't write $1 (see above)"
   temporary=
   echo "install: $1"
 }

@@ -63,11 +63,10 @@ class Comparison {
     }
     if (a.numel() == 0 || sameBits(a, b)) return Match::kBitwise;
     const double difference = largestDifference(a, b);
-    const double scale = largest(a);
+    const double scale = std::max(largest(a), smallest_scale_);
     parity_.max_difference =
         std::max(parity_.max_difference, scale > 0 ? difference / scale : difference);
-    const double tolerance = tolerance_ * std::max(scale, smallest_scale_);
-    return difference <= tolerance ? Match::kClose : Match::kDifferent;
+    return difference <= tolerance_ * scale ? Match::kClose : Match::kDifferent;
   }
 
  private:

@@ -25,8 +25,9 @@ struct Parity {
   Match gradients = Match::kBitwise;
   Match buffers = Match::kBitwise;
   Match random_state = Match::kBitwise;
-  double max_difference =
-      0;  ///< largest |a - b| over the tensor's largest |a|; 0 where all is bitwise equal
+  /// The largest |a - b| over what its tolerance is relative to, see compareSteps; 0 where all is
+  /// bitwise equal.
+  double max_difference = 0;
 
   Match worst() const;
 };

@@ -145,10 +145,10 @@ Outcome run(const Trial& given) {
     if (!result.changed) return outcome(Verdict::kUnchanged, result.reason_unchanged);
     rewritten = std::move(result.after_ir);
     optimized = trial.saved ? throughArchive(result.module) : result.module;
-  } catch (const RematError& error) {
-    return outcome(Verdict::kRefused, messageOf(error));
   } catch (const StepError& error) {
     return outcome(Verdict::kUntrainable, messageOf(error));
+  } catch (const RematError& error) {
+    return outcome(Verdict::kRefused, messageOf(error));
   } catch (const std::exception& error) {
     return outcome(Verdict::kDifferent, "optimize raised: " + messageOf(error));
   }

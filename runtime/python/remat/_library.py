@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from . import _build
-from ._errors import error_of
+from ._errors import RematError, error_of
 
 _PATH = Path(__file__).with_name("libremat_python.so")
-_Progress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
-_NO_PROGRESS = _Progress()
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
+_NO_PROGRESS = _Callback()
 
 
 def _check_torch() -> None:
@@ -52,24 +52,71 @@ def _load() -> ctypes.CDLL:
         raise ImportError(
             f"{_PATH} can't be loaded here: {error}. Build remat on this system (tools/wheel.sh)"
         ) from error
-    library.remat_set_progress.argtypes = [_Progress]
+    library.remat_set_progress.argtypes = [_Callback]
     library.remat_set_progress.restype = None
     return library
 
 
 _library = _load()
-_one_at_a_time = threading.Lock()  # steps are measured
+
+
+class _OneAtATime:
+    """Steps are measured: other threads wait. What is called from `progress` would wait for itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+
+    def __enter__(self) -> None:
+        if self._thread == threading.get_ident():
+            raise RematError("remat was called from progress: call it when the call that runs has come back")
+        self._lock.acquire()
+        self._thread = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._thread = None
+        self._lock.release()
+
+
+_one_at_a_time = _OneAtATime()
+
+
+class _Progress:
+    """The caller's `progress`, and what it or an interrupt raised: nothing of that must get into C++."""
+
+    def __init__(self, progress: Callable[[str], object] | None) -> None:
+        self._progress = progress
+        self._inside = False
+        self.raised: list[BaseException] = []
+
+    def report(self, text: bytes) -> int:
+        try:
+            if self._progress is not None and not self.raised:
+                self._inside = True
+                try:
+                    self._progress(text.decode())
+                finally:
+                    self._inside = False
+        except BaseException as error:
+            self.raised.append(error)
+        return len(self.raised)
+
+    def interrupt(self, *_: object) -> None:
+        """Outside of the caller's code it would go off at the callback's first instruction, where nothing can catch
+        it: the next report ends the work."""
+        if self._inside:
+            raise KeyboardInterrupt
+        self.raised.append(KeyboardInterrupt())
 
 
 @contextlib.contextmanager
-def _interrupts(raised: list[BaseException]) -> Iterator[None]:
-    """Ctrl-C puts a KeyboardInterrupt into `raised`: raised by itself it would go off at the callback's first
-    instruction, where nothing can catch it. A handler of the caller's own is left alone."""
+def _interrupts(progress: _Progress) -> Iterator[None]:
+    """Ctrl-C ends the work. A handler of the caller's own is left alone."""
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, lambda *_: raised.append(KeyboardInterrupt()))
+    signal.signal(signal.SIGINT, progress.interrupt)
     try:
         yield
     finally:
@@ -88,18 +135,9 @@ def call(
     `progress` is called on this thread, between the phases. What it raises ends the work and is raised here; so does
     an interrupt from the keyboard.
     """
-    raised: list[BaseException] = []
-
-    def report(text: bytes) -> int:
-        try:
-            if progress is not None and not raised:
-                progress(text.decode())
-        except BaseException as error:  # it must not get into C++
-            raised.append(error)
-        return len(raised)
-
-    callback = _Progress(report)
-    with _one_at_a_time, _interrupts(raised):
+    reports = _Progress(progress)
+    callback = _Callback(reports.report)
+    with _one_at_a_time, _interrupts(reports):
         _library.remat_set_progress(callback)
         try:
             answer = getattr(torch.ops.remat, operator)(module, inputs, json.dumps(options))
@@ -107,8 +145,8 @@ def call(
             raise TypeError(f"the example inputs are no values that TorchScript has: {error}") from error
         finally:
             _library.remat_set_progress(_NO_PROGRESS)
-    if raised:
-        raise raised[0]
+    if reports.raised:
+        raise reports.raised[0]
     made, text = answer if isinstance(answer, tuple) else (None, answer)
     record: dict[str, Any] = json.loads(text)
     if "error" not in record:

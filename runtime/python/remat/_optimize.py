@@ -37,6 +37,8 @@ def _budget_text(budget: str | int | float) -> str:
     if isinstance(budget, bool) or not isinstance(budget, (str, int, float)):
         raise TypeError(f"budget is a {type(budget).__name__}: give '50%', '900MB', 'min', bytes, or a share as 0.5")
     if isinstance(budget, str):
+        if not budget.strip():
+            raise ValueError("budget is empty: give '50%', '900MB' or 'min', or leave it out for 50 %")
         return budget
     if isinstance(budget, float):
         if not 0 < budget <= 1:
@@ -54,7 +56,7 @@ def _share(option: str, value: float | str) -> float:
             share = float(number) / 100
         except ValueError:
             share = -1.0
-        if share < 0 or not value.strip().endswith("%"):
+        if not 0 <= share < float("inf") or not value.strip().endswith("%"):
             raise ValueError(f"{option} {value!r} is no percentage: give '20%', or a share as 0.2")
         return share
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -68,6 +70,10 @@ def _json_text(option: str, value: str | os.PathLike[str]) -> str:
     """The text of a plan or profile, or of the file that holds it."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         return value
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{option} is a {type(value).__name__}: give its text, or the path of its file")
+    if not Path(value).is_file():
+        raise FileNotFoundError(f"{option} {os.fspath(value)!r} is no file")
     return Path(value).read_text(encoding="utf-8")
 
 
@@ -102,6 +108,21 @@ def _planning_options(keep: str | Iterable[str], recompute: str | Iterable[str],
         "recompute": _names("recompute", recompute),
         "reserve": reserve if isinstance(reserve, str) else f"{reserve}B",
     }
+
+
+def _bound(
+    budget: str | int | float | None, max_overhead: float | str | None, plan: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """What to plan for."""
+    bounds = {"budget": budget, "max_overhead": max_overhead, "plan": plan}
+    given = [name for name, value in bounds.items() if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} are given: one of them says what to plan for")
+    if plan is not None:
+        return {"plan": _json_text("plan", plan)}
+    if max_overhead is not None:
+        return {"max_overhead": _share("max_overhead", max_overhead)}
+    return {"budget": _budget_text("50%" if budget is None else budget)}
 
 
 def optimize(
@@ -152,32 +173,25 @@ def optimize(
         plan: a plan, or the path of one that `save_plan` or `remat-opt --save-plan` wrote, in place of a budget.
         profile: what was measured of this model before (`Result.profile`), or the path of such a file.
         process_group: the processes that train together, each of which calls this. The first one plans, and all take
-            its plan. An error of one of them is an error of all.
+            its plan. An error of one of them is an error of all. `dist.group.WORLD` is None, which is no group, until
+            `dist.init_process_group`.
 
     Raises:
         BudgetError: the budget can't be met.
         RematError: the model is refused, or can't be scripted or traced.
         TypeError, ValueError: an argument is wrong.
     """
-    bounds = {"budget": budget, "max_overhead": max_overhead, "plan": plan}
-    given = [name for name, value in bounds.items() if value is not None]
-    if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} are given: one of them says what to plan for")
-    options = _step_options(method, loss, autocast, deterministic, allow_ops)
-    options |= _planning_options(keep, recompute, reserve)
-    options["measure"] = bool(measure)
-    if plan is not None:
-        if options["keep"] or options["recompute"]:
-            raise ValueError("keep and recompute make a plan: leave them out beside plan")
-        options["plan"] = _json_text("plan", plan)
-    elif max_overhead is not None:
-        options["max_overhead"] = _share("max_overhead", max_overhead)
-    else:
-        options["budget"] = _budget_text("50%" if budget is None else budget)
-    if profile is not None:
-        options["profile"] = _json_text("profile", profile)
 
+    # An error of one process is one of all: whatever can be wrong is found in `run`.
     def run(operator: str, changes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        options = _step_options(method, loss, autocast, deterministic, allow_ops)
+        options |= _planning_options(keep, recompute, reserve)
+        options |= _bound(budget, max_overhead, plan)
+        if plan is not None and (options["keep"] or options["recompute"]):
+            raise ValueError("keep and recompute make a plan: leave them out beside plan")
+        options["measure"] = bool(measure)
+        if profile is not None:
+            options["profile"] = _json_text("profile", profile)
         inputs = split_inputs(example_inputs)
         script = script_module_of(model, inputs, method)
         arguments = bind_inputs(script, method, inputs)
@@ -280,6 +294,8 @@ def save_plan(module: torch.nn.Module, path: str | os.PathLike[str]) -> None:
 
 def _replace(path: str | os.PathLike[str], content: bytes) -> None:
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{os.fspath(path)}: there is no folder {target.parent}")
     if target.exists() and not target.is_file():  # a device or a pipe, or an error
         target.write_bytes(content)
         return

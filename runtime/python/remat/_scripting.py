@@ -81,6 +81,13 @@ def _trace(model: torch.nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> 
     return traced
 
 
+def _refuse_parametrizations(model: torch.nn.Module) -> None:
+    """TorchScript compiles them, to something that doesn't run."""
+    for path, module in model.named_modules():
+        if torch.nn.utils.parametrize.is_parametrized(module):
+            raise TypeError(f"module {path or 'model'} has parametrized parameters")
+
+
 def script_module_of(
     model: torch.nn.Module, inputs: tuple[Any, ...] | dict[str, Any], method: str
 ) -> torch.jit.ScriptModule:
@@ -93,6 +100,7 @@ def script_module_of(
         return model
     _refuse_what_would_get_lost(model)
     try:
+        _refuse_parametrizations(model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             return torch.jit.script(model)
@@ -128,8 +136,17 @@ def warn_of_evaluation_mode(module: torch.jit.ScriptModule) -> None:
         )
 
 
+def _refuse_arrays(value: Any) -> None:
+    if type(value).__module__ == "numpy":
+        raise TypeError(f"the example inputs hold a numpy.{type(value).__name__}: give a tensor (torch.from_numpy)")
+    if isinstance(value, (Mapping, tuple, list)):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            _refuse_arrays(entry)
+
+
 def split_inputs(example_inputs: Any) -> tuple[Any, ...] | dict[str, Any]:
     """A tuple's elements are arguments, a mapping's entries are so by name, anything else is the only argument."""
+    _refuse_arrays(example_inputs)
     if isinstance(example_inputs, tuple) and not hasattr(example_inputs, "_fields"):
         return example_inputs
     if isinstance(example_inputs, Mapping):
@@ -148,13 +165,19 @@ def bind_inputs(
     takes = f"{method}({', '.join(f'{argument.name}: {argument.type.annotation_str}' for argument in declared)})"
     if isinstance(inputs, tuple):
         if len(inputs) > len(declared):
-            raise TypeError(f"{takes} takes {len(declared)} arguments, {len(inputs)} example inputs are given")
+            raise TypeError(
+                f"{takes} takes {len(declared)} arguments, {len(inputs)} example inputs are given; an argument that is "
+                "a tuple goes into a tuple of its own: ((a, b),)"
+            )
         given = dict(zip([argument.name for argument in declared], inputs, strict=False))
     else:
         given = inputs
         unknown = given.keys() - {argument.name for argument in declared}
         if unknown:
-            raise TypeError(f"{takes} takes no argument {sorted(unknown)[0]!r}, which is among the example inputs")
+            raise TypeError(
+                f"{takes} takes no argument {sorted(map(str, unknown))[0]!r}, which is among the example inputs; an "
+                "argument that is a dict goes into a tuple: ({...},)"
+            )
     missing = [a.name for a in declared if a.name not in given and not a.has_default_value()]
     if missing:
         raise TypeError(f"{takes}: no example input for {', '.join(missing)}; give a tuple, or a dict by name")

@@ -184,6 +184,14 @@ def other_fails():
     return raising(make)
 
 
+def wrong_argument(ranks, **wrong):
+    def make():
+        options = wrong if dist.get_rank() in ranks else {}
+        remat.optimize(model_of("net"), data(0, 0)[0], **options, process_group=dist.group.WORLD)
+
+    return raising(make)
+
+
 def out_of_reach():
     return raising(lambda: remat.optimize(model_of("net"), data(0, 0)[0], "1%", process_group=dist.group.WORLD))
 
@@ -203,6 +211,9 @@ SCENARIOS = {
     "another batch": another_batch,
     "first fails": first_fails,
     "other fails": other_fails,
+    "first's argument": lambda: wrong_argument([0], budget="50"),
+    "other's argument": lambda: wrong_argument([1], loss="mse"),
+    "everyone's argument": lambda: wrong_argument([0, 1], plan="none.json"),
     "out of reach": out_of_reach,
     "unasked": unused_unasked,
 }

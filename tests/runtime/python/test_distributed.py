@@ -54,6 +54,7 @@ def two(tmp_path_factory):
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory):
     scenarios = ["another model", "another model unchanged", "another batch", "first fails", "other fails", "unasked"]
+    scenarios += ["first's argument", "other's argument", "everyone's argument"]
     return run_ranks(tmp_path_factory.mktemp("refused"), 2, *scenarios)
 
 
@@ -139,6 +140,17 @@ def test_an_error_of_the_first_rank_is_one_of_all(refused):
     first, second = (rank["first fails"] for rank in refused)
     assert "NotImplementedError: nothing here" in first["error"] and "rank" not in first["error"]
     assert second["kind"] == "RematError" and first["error"] in second["error"]
+
+
+def test_a_wrong_argument_of_one_rank_is_an_error_of_all(refused):
+    first, second = (rank["first's argument"] for rank in refused)
+    assert first["kind"] == "ValueError" and "budget '50' has no unit" in first["error"]
+    assert second["kind"] == "RematError" and first["error"] in second["error"]
+    for rank in refused:
+        assert rank["other's argument"]["kind"] == "RematError"
+        assert "rank 1: ValueError: loss 'mse' is unknown" in rank["other's argument"]["error"]
+    first, second = (rank["everyone's argument"] for rank in refused)
+    assert first["kind"] == "FileNotFoundError" and second["kind"] == "RematError"
 
 
 def test_a_part_of_the_processes(tmp_path):

@@ -67,6 +67,25 @@ def test_a_trace_replaces_buffers():
     assert model.mean is mean and not mean.any()
 
 
+def test_parametrized_modules_are_traced():
+    def made():
+        torch.manual_seed(5)
+        normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(64, 64))
+        return torch.nn.Sequential(normed, torch.nn.GELU(), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.GELU())
+
+    model, x = made(), torch.randn(256, 64)
+    with pytest.warns(UserWarning, match="module 0 has parametrized parameters"):
+        optimized = remat.optimize(model, x, "min")
+    assert remat.result_of(optimized).recomputed > 0
+    eager = made()
+    for _ in range(4):
+        for module in (eager, optimized):
+            module.zero_grad()
+            module(x).square().sum().backward()
+        for (name, expected), actual in zip(eager.named_parameters(), model.parameters(), strict=True):
+            assert torch.equal(expected.grad, actual.grad), name
+
+
 def test_neither_scripted_nor_traced():
     class Neither(torch.nn.Module):
         def forward(self, x, **options):

@@ -1,4 +1,4 @@
-#include "tools/errors.h"
+#include "ir/torch_error.h"
 
 #include <c10/util/Exception.h>
 
@@ -9,19 +9,36 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
-namespace remat::tools {
+namespace remat::ir {
 namespace {
 
-/// Of TorchScript's traceback the last line: `RuntimeError: mat1 and mat2 shapes cannot be …`.
-llvm::StringRef cause(llvm::StringRef text) {
+/// ` (at net.py:12)` for a traceback's `File "/home/me/net.py", line 12, in forward`.
+std::string place(llvm::StringRef line) {
+  static constexpr llvm::StringLiteral kFile = "File \"";
+  if (!line.consume_front(kFile)) return "";
+  const auto [path, rest] = line.split("\", line ");
+  const llvm::StringRef file = path.substr(path.rfind('/') + 1);
+  return " (at " + file.str() + ":" + rest.split(',').first.str() + ")";
+}
+
+/// Of TorchScript's traceback the last line, with its place: `RuntimeError: mat1 and mat2 shapes
+/// cannot be …`.
+std::string cause(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef, 16> lines;
   text.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
-  if (lines.empty()) return text;
-  if (!text.contains("Traceback of TorchScript")) return lines.front().trim();
-  for (const llvm::StringRef line : llvm::reverse(lines)) {
-    if (line.contains("Error: ") || line.contains("Exception: ")) return line.trim();
+  if (lines.empty()) return text.str();
+  if (!text.contains("Traceback of TorchScript")) return lines.front().trim().str();
+  std::string result = lines.back().trim().str();
+  for (size_t i = lines.size(); i-- > 0;) {
+    if (!lines[i].contains("Error: ") && !lines[i].contains("Exception: ")) continue;
+    result = lines[i].trim().str();
+    lines.resize(i);
+    break;
   }
-  return lines.back().trim();
+  for (const llvm::StringRef line : llvm::reverse(lines)) {
+    if (const std::string where = place(line.trim()); !where.empty()) return result + where;
+  }
+  return result;
 }
 
 /// What an allocator of LibTorch says when it fails, without its jargon; empty: it says other.
@@ -35,7 +52,7 @@ std::string outOfMemory(llvm::StringRef text) {
   if (amount.take_until([](char c) { return c == ' '; }).getAsInteger(10, bytes)) {
     return "out of memory";
   }
-  return "out of memory: " + ir::formatBytes(bytes) + " for one tensor could not be had";
+  return "out of memory: " + formatBytes(bytes) + " for one tensor could not be had";
 }
 
 }  // namespace
@@ -49,7 +66,7 @@ std::string oneLine(const std::exception& error) {
   const std::string text =
       torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
   if (const std::string memory = outOfMemory(text); !memory.empty()) return memory;
-  return cause(text).str();
+  return cause(text);
 }
 
-}  // namespace remat::tools
+}  // namespace remat::ir
