@@ -65,7 +65,7 @@ std::string oneLine(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text =
       torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  if (const std::string memory = outOfMemory(text); !memory.empty()) return memory;
+  if (std::string memory = outOfMemory(text); !memory.empty()) return memory;
   return cause(text);
 }
 
