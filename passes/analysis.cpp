@@ -109,8 +109,9 @@ Arguments methodArguments(const torch::jit::Module& module, const std::string& m
   };
 }
 
+/// `trains`: a step was seen to run, so that an error here isn't the model's own.
 ir::Profile record(const Arguments& arguments_for, torch::jit::Graph& graph, TrainingStep& step,
-                   ModuleState& state, const OptimizeOptions& options) {
+                   ModuleState& state, bool trains, const OptimizeOptions& options) {
   std::vector<ir::Profile> profiles;
   const c10::Device device(options.step.device);
   const int warm_ups = device.is_cpu() ? 0 : kDeviceWarmUps;
@@ -119,15 +120,15 @@ ir::Profile record(const Arguments& arguments_for, torch::jit::Graph& graph, Tra
   for (int i = 0; i < steps; ++i) {
     say(options, "recording step " + std::to_string(i + 1) + " of " + std::to_string(steps));
     runtime::Recording recording(graph, device);
-    const StepOutcome outcome = step.run(
-        [&](const std::vector<c10::IValue>& inputs) {
-          std::vector<c10::IValue> arguments = arguments_for(inputs);
-          recording.start(head_start);
-          std::vector<c10::IValue> outputs = recording.forward(std::move(arguments));
-          return outputs.size() == 1 ? std::move(outputs[0])
-                                     : c10::ivalue::Tuple::create(std::move(outputs));
-        },
-        false);
+    const auto forward = [&](const std::vector<c10::IValue>& inputs) {
+      std::vector<c10::IValue> arguments = arguments_for(inputs);
+      recording.start(head_start);
+      std::vector<c10::IValue> outputs = recording.forward(std::move(arguments));
+      return outputs.size() == 1 ? std::move(outputs[0])
+                                 : c10::ivalue::Tuple::create(std::move(outputs));
+    };
+    const auto run = [&] { return step.run(forward, false); };
+    const StepOutcome outcome = trains ? run() : ownStep(run);
     ir::Profile profile = recording.finish();
     state.restore();
     if (i < warm_ups) {
@@ -202,7 +203,8 @@ ir::Profile profileGraph(const Analysis& analysis, const Arguments& arguments,
   TrainingStep step(analysis.prepared, inputs, options.step);
   ModuleState state(analysis.prepared);
   const auto restore = c10::make_scope_exit([&] { state.restore(); });  // a step may fail
-  ir::Profile profile = record(arguments, *analysis.graph, step, state, options);
+  ir::Profile profile =
+      record(arguments, *analysis.graph, step, state, /*trains=*/baseline > 0, options);
   profile.graph_hash = graphHash(*analysis.graph);
   profile.device = options.step.device;
   profile.inputs = describeInputs(inputs);

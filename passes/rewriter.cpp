@@ -12,7 +12,7 @@
 #include "ir/names.h"
 #include "ir/region_order.h"
 #include "ir/verifier.h"
-#include "passes/anchor_effects.h"
+#include "passes/anchor_draws.h"
 
 namespace remat {
 namespace {
@@ -135,7 +135,7 @@ std::shared_ptr<Graph> rewriteRegion(const std::shared_ptr<Graph>& prepared,
 
   for (Value* value : regenerated) mark(*region, behindMarks(value), ir::kRegenerateMark);
 
-  anchorEffects(*region);
+  anchorDraws(*region);
   region->lint();
   const std::vector<std::string> violations = ir::verifyRegion(*region);
   TORCH_CHECK(violations.empty(), "the rewritten region is not valid:", joined(violations));

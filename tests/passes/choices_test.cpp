@@ -38,7 +38,7 @@ TEST(Choices, WrongOnesAreNamed) {
   EXPECT_EQ(wrongChoice({"a.0", "a.1", "b"}, options), "");
   options.recompute_modules = {"c*"};
   EXPECT_EQ(wrongChoice({"", "a.0", "a.1", "b"}, options),
-            "--recompute 'c*' matches no module of forward; its modules are a.0, a.1, b");
+            "recompute 'c*' matches no module of forward; its modules are a.0, a.1, b");
   options.recompute_modules = {"*.1"};
   EXPECT_NE(wrongChoice({"a.0", "a.1", "b"}, options).find("both match module a.1"),
             std::string::npos);

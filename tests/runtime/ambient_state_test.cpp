@@ -1,6 +1,7 @@
 #include "runtime/ambient_state.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <torch/csrc/autograd/autograd.h>

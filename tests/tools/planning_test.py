@@ -76,7 +76,7 @@ def test_modules_that_are_none(tmp_path):
     model = model_file(tmp_path, "residual")
     options = ("plan", model, "--input", models.IMAGES, "--budget", "80%")
     error = remat_opt.fail(2, *options, "--keep", "layer9.*")
-    assert "--keep 'layer9.*' matches no module of forward; its modules are blocks, blocks.0" in error
+    assert "keep 'layer9.*' matches no module of forward; its modules are blocks, blocks.0" in error
     error = remat_opt.fail(2, *options, "--recompute", "blocks.*", "--keep", "*.bn1")
     assert "both match module blocks.0.bn1" in error
 

@@ -1,4 +1,4 @@
-#include "passes/anchor_effects.h"
+#include "passes/anchor_draws.h"
 
 #include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/SmallVector.h>
@@ -9,7 +9,6 @@
 #include <cstddef>
 
 #include "ir/names.h"
-#include "ir/op_effects.h"
 #include "ir/replay_safety.h"
 
 namespace remat {
@@ -35,10 +34,6 @@ Nodes nodesOf(Graph& graph) {
   return nodes;
 }
 
-bool hasEffect(const Node& node) {
-  return ir::isRandom(node) || !ir::writtenStatistics(node).empty();
-}
-
 /// What is left of `graph` once nobody finds more to remove.
 llvm::DenseSet<const Node*> remainders(const std::shared_ptr<Graph>& graph) {
   Nodes nodes;
@@ -53,15 +48,16 @@ llvm::DenseSet<const Node*> remainders(const std::shared_ptr<Graph>& graph) {
 
 }  // namespace
 
-void anchorEffects(Graph& region) {
+void anchorDraws(Graph& region) {
   const Nodes nodes = nodesOf(region);
-  if (std::none_of(nodes.begin(), nodes.end(), [](const Node* node) { return hasEffect(*node); }))
+  if (std::none_of(nodes.begin(), nodes.end(),
+                   [](const Node* node) { return ir::isRandom(*node); }))
     return;
   const auto copy = region.copy();
   const Nodes copies = nodesOf(*copy);
   const auto left = remainders(copy);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (left.contains(copies[i]) || !hasEffect(*nodes[i])) continue;
+    if (left.contains(copies[i]) || !ir::isRandom(*nodes[i])) continue;
     for (Value* output : nodes[i]->outputs()) {
       if (output->type()->kind() != c10::TypeKind::TensorType) continue;
       Node* use = region.create(c10::Symbol::fromQualString(ir::kUse), {output}, /*num_outputs=*/0);
