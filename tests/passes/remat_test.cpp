@@ -115,7 +115,7 @@ TEST(RematTest, TheLowestPeakOfACurveCanBeAskedFor) {
 }
 
 TEST(RematTest, AModelThatFitsStaysAsItIs) {
-  const OptimizeResult result = optimize(sample(), inputsOf(), optionsFor(1.5));
+  const OptimizeResult result = optimize(sample(), inputsOf(), optionsFor(1));
   EXPECT_FALSE(result.changed);
   EXPECT_NE(result.reason_unchanged.find("is within the budget as it is"), std::string::npos);
   EXPECT_FALSE(ir::isOptimized(result.module, "forward"));

@@ -28,7 +28,6 @@ class BudgetError(RematError):
 
 def in_python(message: str) -> str:
     """Options as Python has them: messages come from where they have the tool's names."""
-    message = message.replace("--budget min", 'budget="min"')
     return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), message)
 
 
